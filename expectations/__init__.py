@@ -1,0 +1,1 @@
+"""Great Expectations suites over public-safe tables, and the runner that judges them."""

@@ -1,0 +1,1 @@
+"""The flows, one screen each, and the command line that starts them."""

@@ -1,0 +1,1 @@
+"""The mathematics of the product: no files, databases, clocks or global random state."""

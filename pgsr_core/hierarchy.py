@@ -196,7 +196,7 @@ class RegionTree:
     @cached_property
     def is_leaf(self) -> NDArray[np.bool_]:
         """Which regions have no children."""
-        leaf = np.diff(self.first_child) == 0
+        leaf: NDArray[np.bool_] = np.diff(self.first_child) == 0
         leaf.setflags(write=False)
         return leaf
 

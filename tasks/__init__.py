@@ -1,0 +1,1 @@
+"""Prefect tasks and the storage, ledger and publication that they use."""

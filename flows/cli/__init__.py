@@ -1,0 +1,1 @@
+"""The `pgsr` command line."""

@@ -1,0 +1,1 @@
+"""Noise samplers behind one Protocol."""

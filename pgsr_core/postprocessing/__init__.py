@@ -1,0 +1,1 @@
+"""Post-processing steps: from noisy measurements to publishable tables."""

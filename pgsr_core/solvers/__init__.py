@@ -1,0 +1,1 @@
+"""Exact optimisation kernels over (regions × sizes) arrays."""

@@ -1,0 +1,1 @@
+"""Synthetic populations, as arrays; writing them to files is a task."""

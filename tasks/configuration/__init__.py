@@ -1,0 +1,1 @@
+"""A product's configuration and the plan that is decided from it."""

@@ -1,0 +1,1 @@
+"""The ledger: budgets, reservations, measurements and events, exactly once."""

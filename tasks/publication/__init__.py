@@ -1,0 +1,1 @@
+"""Building a bundle and moving it into the public folder."""

@@ -1,0 +1,1 @@
+"""Where a run keeps its files: zones and the two DuckDB stores."""
