@@ -1,0 +1,240 @@
+"""A product's configuration: one frozen model, unknown keys fatal, numbers exact."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from pgsr_core.mechanisms import MECHANISMS
+from pgsr_core.sensitivity import Neighbours
+from tasks.configuration.dates import DateTemplate, check_template
+
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
+MEMORY = re.compile(r"[1-9][0-9]{0,5}(MB|GB|MiB|GiB)")
+FROM_DATA = "from-data"
+LARGEST_MAX_SIZE = 1_000_000
+
+
+def exact_fraction(value: Any) -> Fraction:
+    """Turn a decimal or p/q string, or an integer, into the fraction it denotes.
+
+    A binary float is refused: 0.1 is not one tenth, and budgets are added up exactly.
+    """
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError('must be a decimal or p/q in quotes, such as "0.5" or "1/3"')
+    text = str(value).strip()
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?|[0-9]{1,12}/[0-9]{1,12}", text):
+        raise ValueError('must be a positive decimal or p/q, such as "0.5" or "1/3"')
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError("the denominator must not be zero") from None
+
+
+def identifier(value: Any) -> str:
+    """Accept names that are safe as folder names, identifiers and table cells."""
+    if not isinstance(value, str) or not IDENTIFIER.fullmatch(value):
+        raise ValueError(
+            "must start with a letter or digit and hold only letters, digits, '_', '-' and '.' "
+            "(at most 64)"
+        )
+    return value
+
+
+def column_name(value: Any) -> str:
+    """Accept plain column names only; they end up, quoted, in SQL."""
+    if not isinstance(value, str) or not COLUMN.fullmatch(value):
+        raise ValueError(
+            "must be a plain column name: letters, digits, '_' and spaces, at most 63, "
+            "not starting with a digit"
+        )
+    return value
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Exact = Annotated[Fraction, BeforeValidator(exact_fraction)]
+Identifier = Annotated[str, BeforeValidator(identifier)]
+Column = Annotated[str, BeforeValidator(column_name)]
+
+
+class Section(BaseModel):
+    """Base of every part of a configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Population(Section):
+    """Whom the budget belongs to: the same people next month are the same population."""
+
+    name: Identifier
+    budget: Exact = Field(gt=0)
+    unit_of_privacy: str = Field(min_length=1, max_length=200)
+
+
+class Columns(Section):
+    """Names of the columns of the person table."""
+
+    person: Column
+    unit: Column
+    region: Column
+    quantity: Column | None = None
+
+
+class Source(Section):
+    """Where the persons are: CSV or Parquet files, globs of them, or a table of a DuckDB file."""
+
+    persons: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(min_length=1)
+    table: Column | None = None
+    columns: Columns
+
+    @field_validator("persons")
+    @classmethod
+    def _templates(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            check_template(pattern)
+        return patterns
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Source:
+        kinds = {source_kind(pattern) for pattern in self.persons}
+        if None in kinds:
+            raise ValueError("persons must end in .csv, .parquet or .duckdb")
+        if len(kinds) > 1:
+            raise ValueError("persons must all be of one kind (.csv, .parquet or .duckdb)")
+        if (kinds == {"duckdb"}) != (self.table is not None):
+            raise ValueError("table names the table of a .duckdb file: give both or neither")
+        if kinds == {"duckdb"} and len(self.persons) > 1:
+            raise ValueError("only one .duckdb file can be read")
+        return self
+
+
+class LevelColumns(Section):
+    """A region tree as one column a level, coarsest first, one row a leaf."""
+
+    table: str
+    columns: tuple[Column, ...] = Field(min_length=1)
+    root: Identifier
+
+
+class Sizes(Section):
+    """The public bounds on group sizes and on what one record adds."""
+
+    max: int = Field(ge=1, le=LARGEST_MAX_SIZE)
+    largest_contribution: int = Field(default=1, ge=1, le=LARGEST_MAX_SIZE)
+
+
+class Privacy(Section):
+    """The claim: epsilon, for which neighbours, and how it is split over the levels."""
+
+    epsilon: Exact = Field(gt=0)
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    split: Literal["uniform"] | tuple[Exact, ...] = "uniform"
+
+    @field_validator("split")
+    @classmethod
+    def _shares(cls, split: str | tuple[Fraction, ...]) -> str | tuple[Fraction, ...]:
+        if isinstance(split, tuple):
+            if any(share <= 0 for share in split):
+                raise ValueError("every level needs a positive share")
+            if sum(split) != 1:
+                raise ValueError(f"the shares must add up to exactly 1, not {sum(split)}")
+        return split
+
+
+class Publish(Section):
+    """Where the bundle goes and what is in it."""
+
+    to: str
+    formats: tuple[Literal["parquet", "csv"], ...] = ("parquet", "csv")
+    signing_key: str | None = None
+
+    @field_validator("formats")
+    @classmethod
+    def _some(cls, formats: tuple[str, ...]) -> tuple[str, ...]:
+        if not formats or len(set(formats)) < len(formats):
+            raise ValueError("name at least one format, each once")
+        return formats
+
+
+class Resources(Section):
+    """Limits for the machine's sake; they change no result."""
+
+    memory_limit: str = "4GB"
+    threads: int | None = Field(default=None, ge=1, le=1024)
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _memory(cls, limit: str) -> str:
+        if not MEMORY.fullmatch(limit):
+            raise ValueError("must be a number and a unit, such as 4GB or 512MB")
+        return limit
+
+
+class Configuration(Section):
+    """One product. Paths are relative to the folder of the configuration file."""
+
+    product: Identifier
+    release: str
+    population: Population
+    source: Source
+    regions: str | LevelColumns
+    units: str
+    sizes: Sizes
+    privacy: Privacy
+    mechanism: str = "cumulative"
+    publish: Publish
+    resources: Resources = Resources()
+    simulate: bool = False
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+
+    @field_validator("release")
+    @classmethod
+    def _release(cls, release: str) -> str:
+        check_template(release)
+        if not DateTemplate.search(release):
+            identifier(release)
+        return release
+
+    @field_validator("mechanism")
+    @classmethod
+    def _mechanism(cls, name: str) -> str:
+        if name not in MECHANISMS:
+            raise ValueError(f"must be one of {', '.join(sorted(MECHANISMS))}")
+        return name
+
+    @model_validator(mode="after")
+    def _simulation(self) -> Configuration:
+        if self.seed is not None and not self.simulate:
+            raise ValueError("a seed is for simulate: true only; a release is never seeded")
+        if self.simulate and self.publish.signing_key is not None:
+            raise ValueError("a simulation is not private and cannot be signed")
+        return self
+
+    @property
+    def units_from_data(self) -> bool:
+        """Whether the number of groups is taken from the data instead of a public table."""
+        return self.units == FROM_DATA
+
+
+def source_kind(pattern: str) -> str | None:
+    """Say which reader a source needs by its ending: csv, parquet or duckdb."""
+    suffix = Path(pattern).suffix.lower().lstrip(".")
+    return suffix if suffix in {"csv", "parquet", "duckdb"} else None
+
+
+def render_release(configuration: Configuration, slot: date) -> str:
+    """Return the release's name for a slot, checked to be a safe name."""
+    from tasks.configuration.dates import render
+
+    return identifier(render(configuration.release, slot))
