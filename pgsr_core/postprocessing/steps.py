@@ -1,4 +1,8 @@
-"""The steps of the papers' mechanisms (Fioretto and Van Hentenryck 2019, sections 7 and 8)."""
+"""The steps of the papers' mechanisms (Fioretto and Van Hentenryck 2019, sections 7 and 8).
+
+Solvers are imported where they are called: reading a configuration needs the names of the
+mechanisms, not the compiled kernels behind them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgsr_core.postprocessing.protocol import Int, PublicFacts, StepResult
-from pgsr_core.solvers import cpwl
-from pgsr_core.solvers.isotonic import isotonic_integers
 
 
 def counts_from_cumulative(cumulative: Int, facts: PublicFacts) -> Int:
@@ -43,6 +45,8 @@ class LocalIsotonicFix:
 
     def __call__(self, values: Int, facts: PublicFacts) -> StepResult:
         """See Step."""
+        from pgsr_core.solvers.isotonic import isotonic_integers
+
         upper = facts.groups_by_region
         if upper is None:
             upper = np.full(facts.tree.regions, facts.groups, dtype=np.int64)
@@ -64,6 +68,8 @@ class ConsistentCounts:
 
     def __call__(self, values: Int, facts: PublicFacts) -> StepResult:
         """See Step."""
+        from pgsr_core.solvers import cpwl
+
         solution = cpwl.solve(facts.tree, values, groups=facts.groups)
         proof = cpwl.certify(facts.tree, values, solution.counts, groups=facts.groups)
         return StepResult(

@@ -8,11 +8,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.sensitivity import Neighbours
-from tasks.configuration.dates import DateTemplate, check_template
+from tasks.configuration.dates import DateTemplate, check_template, render
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
@@ -63,7 +71,7 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Exact = Annotated[Fraction, BeforeValidator(exact_fraction)]
+Exact = Annotated[Fraction, BeforeValidator(exact_fraction), PlainSerializer(str, when_used="json")]
 Identifier = Annotated[str, BeforeValidator(identifier)]
 Column = Annotated[str, BeforeValidator(column_name)]
 
@@ -100,22 +108,20 @@ class Source(Section):
 
     @field_validator("persons")
     @classmethod
-    def _templates(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    def _of_one_kind(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
             check_template(pattern)
+        kinds = {source_kind(pattern) for pattern in patterns}
+        if None in kinds or len(kinds) > 1:
+            raise ValueError("must end in .csv, .parquet or .duckdb, and all in the same")
+        if kinds == {"duckdb"} and len(patterns) > 1:
+            raise ValueError("only one .duckdb file can be read")
         return patterns
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Source:
-        kinds = {source_kind(pattern) for pattern in self.persons}
-        if None in kinds:
-            raise ValueError("persons must end in .csv, .parquet or .duckdb")
-        if len(kinds) > 1:
-            raise ValueError("persons must all be of one kind (.csv, .parquet or .duckdb)")
-        if (kinds == {"duckdb"}) != (self.table is not None):
+    def _table_of_a_database(self) -> Source:
+        if (source_kind(self.persons[0]) == "duckdb") != (self.table is not None):
             raise ValueError("table names the table of a .duckdb file: give both or neither")
-        if kinds == {"duckdb"} and len(self.persons) > 1:
-            raise ValueError("only one .duckdb file can be read")
         return self
 
 
@@ -235,6 +241,4 @@ def source_kind(pattern: str) -> str | None:
 
 def render_release(configuration: Configuration, slot: date) -> str:
     """Return the release's name for a slot, checked to be a safe name."""
-    from tasks.configuration.dates import render
-
     return identifier(render(configuration.release, slot))

@@ -1,0 +1,216 @@
+"""Tables of a run in DuckDB: (regions × sizes) matrices, the regions, and the stages done.
+
+A stage's table and the record that it is done are written in one transaction, so a killed run
+has either both or neither. Every read is checked against the recorded digest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pgsr_core.canonical import table_digest
+from pgsr_core.errors import Refused
+from pgsr_core.hierarchy import RegionTree
+
+if TYPE_CHECKING:
+    import duckdb
+
+Int = NDArray[np.int64]
+CELLS_A_WRITE = 4_000_000
+TABLE_NAME = re.compile(r"[a-z][a-z_]{0,62}")
+
+
+class TableTampered(Refused):
+    """A stored table is not what the stage that made it recorded; the run stops."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"the stored table {table} does not match its recorded digest; nothing is recomputed "
+            "from it. Remedy: restore the run's files from a backup, or delete its safe.duckdb and "
+            "run pgsr release again: the tables are rebuilt from the ledger's measurements."
+        )
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """What travels between tasks instead of data: a table's name and its digest."""
+
+    table: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What a finished stage left: its output, what it was computed from, and its evidence."""
+
+    stage: str
+    output: TableRef
+    inputs: str
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_stage(
+    connection: duckdb.DuckDBPyConnection,
+    record: StageRecord,
+    values: Int,
+    *,
+    sizes: range,
+) -> None:
+    """Store a stage's matrix and its record together."""
+    connection.begin()
+    try:
+        _write_matrix(connection, record.output.table, values, sizes=sizes)
+        _write_record(connection, record)
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def read_stage(connection: duckdb.DuckDBPyConnection, stage: str) -> StageRecord | None:
+    """The record of a finished stage, or None."""
+    if not _has_table(connection, "stages"):
+        return None
+    row = connection.execute(
+        "SELECT output, digest, inputs, certificate FROM stages WHERE stage = $stage",
+        {"stage": stage},
+    ).fetchone()
+    if row is None:
+        return None
+    return StageRecord(stage, TableRef(row[0], row[1]), row[2], json.loads(row[3]))
+
+
+def read_matrix(
+    connection: duckdb.DuckDBPyConnection, ref: TableRef, *, tree: RegionTree, sizes: range
+) -> Int:
+    """Read a matrix and check it against its digest.
+
+    Raises:
+        TableTampered: rows are missing, extra, out of range or changed.
+    """
+    values = np.zeros((tree.regions, len(sizes)), dtype=np.int64)
+    seen = np.zeros(values.shape, dtype=np.bool_)
+    try:
+        reader = connection.sql(
+            f"SELECT region_index, size, value FROM {_plain(ref.table)}"  # noqa: S608 (checked name)
+        ).to_arrow_reader(1_000_000)
+        for batch in reader:
+            rows, columns, cells = (column.to_numpy() for column in batch.columns)
+            values[rows, columns - sizes.start] = cells
+            seen[rows, columns - sizes.start] = True
+    except Exception:
+        # Whatever is wrong with the rows (types, nulls, ranges), they are not what was written.
+        raise TableTampered(ref.table) from None
+    digest = table_digest(values, table=ref.table, tree_digest=tree.digest, sizes=sizes)
+    if not seen.all() or digest != ref.digest or _rows(connection, ref.table) != values.size:
+        raise TableTampered(ref.table)
+    return values
+
+
+def write_regions(
+    connection: duckdb.DuckDBPyConnection,
+    tree: RegionTree,
+    labels: tuple[str, ...],
+    groups_by_region: Int | None,
+) -> None:
+    """Store the public region table in tree order."""
+    import pyarrow as pa
+
+    parents = [None if index < 0 else tree.names[index] for index in tree.parent]
+    groups = [None] * tree.regions if groups_by_region is None else groups_by_region.tolist()
+    frame = pa.table(
+        {
+            "region_index": pa.array(range(tree.regions), pa.int32()),
+            "region": pa.array(tree.names, pa.string()),
+            "parent": pa.array(parents, pa.string()),
+            "level": pa.array(tree.level + 1, pa.int32()),
+            "name": pa.array(labels, pa.string()),
+            "groups": pa.array(groups, pa.int64()),
+        }
+    )
+    connection.register("incoming", frame)
+    connection.execute("CREATE OR REPLACE TABLE regions AS SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def read_regions_table(
+    connection: duckdb.DuckDBPyConnection,
+) -> tuple[RegionTree, Int | None]:
+    """Rebuild the tree, and the public number of groups of each region where there is one."""
+    rows = connection.execute(
+        "SELECT region, parent, groups FROM regions ORDER BY region_index"
+    ).fetchall()
+    tree = RegionTree.from_table([row[0] for row in rows], [row[1] for row in rows])
+    if rows[0][2] is None:
+        return tree, None
+    return tree, np.array([row[2] for row in rows], dtype=np.int64)
+
+
+def _write_matrix(
+    connection: duckdb.DuckDBPyConnection, table: str, values: Int, *, sizes: range
+) -> None:
+    import pyarrow as pa
+
+    name = _plain(table)
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {name} "
+        "(region_index INTEGER NOT NULL, size INTEGER NOT NULL, value BIGINT NOT NULL)"
+    )
+    step = max(1, CELLS_A_WRITE // max(1, len(sizes)))
+    columns = np.arange(sizes.start, sizes.stop, dtype=np.int32)
+    for start in range(0, values.shape[0], step):
+        block = values[start : start + step]
+        rows = np.arange(start, start + block.shape[0], dtype=np.int32)
+        frame = pa.table(
+            {
+                "region_index": np.repeat(rows, len(sizes)),
+                "size": np.tile(columns, block.shape[0]),
+                "value": np.ascontiguousarray(block).ravel(),
+            }
+        )
+        connection.register("incoming", frame)
+        connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608 (checked name)
+        connection.unregister("incoming")
+
+
+def _write_record(connection: duckdb.DuckDBPyConnection, record: StageRecord) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS stages (stage VARCHAR PRIMARY KEY, output VARCHAR NOT NULL, "
+        "digest VARCHAR NOT NULL, inputs VARCHAR NOT NULL, certificate VARCHAR NOT NULL)"
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO stages VALUES ($stage, $output, $digest, $inputs, $certificate)",
+        {
+            "stage": record.stage,
+            "output": record.output.table,
+            "digest": record.output.digest,
+            "inputs": record.inputs,
+            "certificate": json.dumps(dict(record.certificate), sort_keys=True),
+        },
+    )
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    row = connection.execute(f"SELECT count(*) FROM {_plain(table)}").fetchone()  # noqa: S608 (checked name)
+    return int(row[0]) if row else 0
+
+
+def _has_table(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM information_schema.tables WHERE table_name = $table", {"table": table}
+    ).fetchone()
+    return found is not None
+
+
+def _plain(table: str) -> str:
+    if not TABLE_NAME.fullmatch(table):
+        raise ValueError(f"not a table name of a run: {table!r}")
+    return table

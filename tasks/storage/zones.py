@@ -1,0 +1,165 @@
+"""The folders of an installation and who may read them.
+
+``PGSR_HOME`` holds two zones. ``confidential/`` is left of the privacy barrier; everything else
+is internal but safe. Folders are 0700 and files 0600 whatever the umask.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgsr_core.errors import PgsrError
+
+HOME_VARIABLE = "PGSR_HOME"
+LEDGER_VARIABLE = "PGSR_LEDGER_URL"
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+PRIVATE_UMASK = 0o077
+KEY_BYTES = 32
+
+
+class NotARunName(PgsrError):
+    """A release was named in another form than PRODUCT/RELEASE."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one release: what is confidential, and what is right of the barrier."""
+
+    confidential: Path
+    safe: Path
+
+    @property
+    def confidential_store(self) -> Path:
+        """The true tables."""
+        return self.confidential / "confidential.duckdb"
+
+    @property
+    def operator_log(self) -> Path:
+        """Full error texts, for the operator alone."""
+        return self.confidential / "operator.log"
+
+    @property
+    def safe_store(self) -> Path:
+        """Measurements and everything computed from them."""
+        return self.safe / "safe.duckdb"
+
+    @property
+    def plan(self) -> Path:
+        """The decided plan that the stages obey."""
+        return self.safe / "plan.json"
+
+    def create(self) -> None:
+        """Make both folders."""
+        for folder in (self.confidential, self.safe):
+            make_private_folder(folder)
+
+
+@dataclass(frozen=True)
+class Home:
+    """One installation's state."""
+
+    root: Path
+
+    @classmethod
+    def locate(cls, beside: Path | None = None) -> Home:
+        """``PGSR_HOME``, or ``.pgsr`` beside a configuration (or in the working folder)."""
+        named = os.environ.get(HOME_VARIABLE)
+        return cls(Path(named).absolute() if named else (beside or Path.cwd()) / ".pgsr")
+
+    @property
+    def ledger_url(self) -> str:
+        """Where the ledger is; SQLite in here unless the environment says otherwise."""
+        named = os.environ.get(LEDGER_VARIABLE)
+        return named or f"sqlite:///{self.root / 'ledger.sqlite'}"
+
+    @property
+    def prefect(self) -> Path:
+        """Prefect's own folder, so that it writes nothing elsewhere."""
+        return self.root / "prefect"
+
+    def run(self, product: str, release: str) -> RunFolder:
+        """The folders of a release; its names were checked to be plain names."""
+        return RunFolder(
+            confidential=self.root / "confidential" / product / release,
+            safe=self.root / "runs" / product / release,
+        )
+
+    def create(self) -> None:
+        """Make the home folder, closed to others."""
+        make_private_folder(self.root)
+
+    def source_key(self) -> bytes:
+        """The secret under which digests of raw data are taken; made on first use.
+
+        Without a key a digest of raw data would confirm a guess of the whole data set.
+        """
+        path = self.root / "confidential" / "source-digest.key"
+        make_private_folder(path.parent)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        if not path.exists():
+            write_private(draft, secrets.token_bytes(KEY_BYTES))
+            try:
+                os.link(draft, path)  # atomic, and fails if another process was first
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        return path.read_bytes()
+
+
+def split_run_name(name: str) -> tuple[str, str]:
+    """Split PRODUCT/RELEASE, refusing anything that is not two plain names."""
+    from tasks.configuration.model import identifier
+
+    product, _, release = name.partition("/")
+    try:
+        return identifier(product), identifier(release)
+    except ValueError:
+        raise NotARunName(
+            "a release is named PRODUCT/RELEASE, such as household-sizes/2026-Q3. "
+            "Remedy: see pgsr status for the names."
+        ) from None
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and its missing parents with mode 0700, whatever the umask."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        path.chmod(PRIVATE_FOLDER)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, durable on return, replacing it atomically."""
+    draft = path.with_name(f".{path.name}.draft-{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def append_private(path: Path, text: str) -> None:
+    """Append to a file that only its owner can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+    with os.fdopen(descriptor, "a") as file:
+        file.write(text)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
