@@ -1,1 +1,7 @@
 """Great Expectations suites over public-safe tables, and the runner that judges them."""
+
+from expectations.gates import run_gates
+from expectations.promises import Promises
+from expectations.report import CheckOutcome, GateReport, Suite
+
+__all__ = ["CheckOutcome", "GateReport", "Promises", "Suite", "run_gates"]
