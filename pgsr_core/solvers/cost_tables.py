@@ -185,14 +185,12 @@ class _Sweeps:
         at_root = roots.best.copy()
         _reach(roots, groups, 0, sizes, at_root, _Heap.of(sizes))
         built = self.cells
-        counts = np.empty((regions, sizes), dtype=np.int64)
-        values = np.empty(regions, dtype=np.int64)
+        by_size = np.empty((sizes, regions), dtype=np.int64)
+        by_size[:, 0] = at_root
         for size in range(sizes):
             tables = kept.pop(size, None) or self._build(size)
-            values[0] = at_root[size]
-            _extract_values(self.layout.first_child, tables, values)
-            counts[:, size] = values
-        return TableSolution(counts, (), built)
+            _extract_values(self.layout.first_child, tables, by_size[size])
+        return TableSolution(np.ascontiguousarray(by_size.T), (), built)
 
     def _sweep_up(self) -> tuple[_Tables, dict[int, _Tables]]:
         """Build all sizes; returns the roots as children of the dummy root, and what is kept."""
