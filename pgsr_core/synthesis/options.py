@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from fractions import Fraction
 
 from pgsr_core.errors import InputError, PgsrError
 
 LARGEST_SIZE = 1_000_000
 MOST_PEOPLE = 10**12
 MOST_REGIONS = 5_000_000
-LARGEST_EMPTY_SHARE = Fraction(9, 10)
+LARGEST_EMPTY_SHARE = 0.9
 
 
 class Shape(StrEnum):
@@ -99,7 +98,7 @@ def check_common(*, seed: int, empty_share: float) -> None:
         BadOption: the seed or the share of empty units is out of range.
     """
     check_range("seed", seed, lowest=0, highest=2**63 - 1)
-    check_range("empty-share", empty_share, lowest=0, highest=float(LARGEST_EMPTY_SHARE))
+    check_range("empty-share", empty_share, lowest=0, highest=LARGEST_EMPTY_SHARE)
 
 
 def check_tree(option: str, numbers: Sequence[int]) -> None:

@@ -23,6 +23,11 @@ Path = tuple[str, ...]
 
 LONGEST_ID = 64
 DIGEST_LENGTH = 12
+LONGEST_NAME = 200
+# The wide forms start a formula in some locales' spreadsheets.
+FORMULA_STARTS = "=+-@＝＋－＠"
+# Controls to Unicode, yet ordinary spelling in Persian or Hindi.
+JOINERS = "\u200c\u200d"
 ADDED_ROOT = "all"
 ADDED_ROOT_NAME = "All regions"
 
@@ -173,7 +178,10 @@ def table_of_paths(paths: Sequence[Path]) -> tuple[RegionTable, Int]:
     table = RegionTable(
         ids=tuple(ids),
         parents=np.array([row_of.get(path[:-1], -1) if path else -1 for path in ordered]),
-        names=tuple(path[-1] if path else ADDED_ROOT_NAME for path in ordered),
+        names=tuple(
+            (safe_name(path[-1]) or region) if path else ADDED_ROOT_NAME
+            for path, region in zip(ordered, ids, strict=True)
+        ),
     )
     return table, np.array([row_of[path] for path in paths], dtype=np.int64)
 
@@ -202,6 +210,23 @@ def safe_ids(paths: Sequence[Path]) -> list[str]:
             return ids
         for row in clashing:
             attempt[row] += 1
+
+
+def safe_name(name: str) -> str:
+    """Return a name as it came, but for what could make it a formula, a path or unprintable.
+
+    Control characters become spaces, slashes become dashes, runs of dots and of spaces become
+    one, signs that start a formula are dropped. May come out empty.
+    """
+    printable = "".join(" " if _is_control(character) else character for character in name)
+    flat = re.sub(r"\.{2,}", ".", re.sub(r"[/\\]", "-", printable))
+    bare = " ".join(flat.split()).lstrip(FORMULA_STARTS + " ")[:LONGEST_NAME].strip()
+    return "" if bare == "." else bare
+
+
+def _is_control(character: str) -> bool:
+    category = unicodedata.category(character)
+    return character not in JOINERS and (category[0] == "C" or category in {"Zl", "Zp"})
 
 
 def _label(name: str) -> str:

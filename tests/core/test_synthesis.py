@@ -20,6 +20,7 @@ from pgsr_core.synthesis.regions import (
     nested_table,
     regular_children,
     safe_ids,
+    safe_name,
     table_of_paths,
     uneven_children,
 )
@@ -150,6 +151,34 @@ def test_ids_are_safe_and_unique_whatever_the_names(paths: set[tuple[str, ...]])
     ids = safe_ids([*paths, ()])
     assert len({region.casefold() for region in ids}) == len(paths) + 1
     assert all(SAFE.fullmatch(region) for region in ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Bournemouth, Christchurch and Poole", "Bournemouth, Christchurch and Poole"),
+        ("King's Lynn & West Norfolk", "King's Lynn & West Norfolk"),
+        ("Ynys Môn", "Ynys Môn"),
+        ("=1+1", "1+1"),
+        ("＝- @x", "x"),
+        ("Bath/Bristol", "Bath-Bristol"),
+        ("../etc", ".-etc"),
+        ("a\tb\u2028c", "a b c"),
+        ("..", ""),
+    ],
+)
+def test_a_name_is_kept_but_for_what_is_dangerous(name: str, shown: str) -> None:
+    assert safe_name(name) == shown
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_no_shown_name_can_be_a_formula_or_a_path(name: str) -> None:
+    shown = safe_name(name)
+    assert shown == safe_name(shown) == shown.strip()
+    assert not shown.startswith(tuple("=+-@"))
+    assert not any(part in shown for part in ("/", "\\", "..", "\n"))
+    assert len(shown) <= 200
 
 
 def test_a_root_is_added_only_above_several_regions() -> None:

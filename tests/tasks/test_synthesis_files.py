@@ -336,7 +336,7 @@ def test_clashing_and_quoted_names_give_safe_ids_and_keep_their_names(tmp_path: 
         ("England", "all", "England"),
         ("Wales.Wales", "Wales", "Wales"),
         ("North", "England", "North"),
-        ("A1_B", "Wales.Wales", "=A1, B"),
+        ("A1_B", "Wales.Wales", "A1, B"),
         ("England.North.Wales", "North", "Wales"),
     }
 
