@@ -17,7 +17,7 @@ class Scatter:
 
     On b-bit words, adding a constant, multiplying by an odd constant and x ^ (x >> s) with
     s ≥ 1 are bijections, and so is their composition f. Numbers that f takes outside
-    0..count−1 are sent through f again ("cycle walking", Black and Rogaway 2002, section 3):
+    0..count−1 are sent through f again ("cycle walking", Black and Rogaway 2002):
     on each cycle of f this skips the outsiders, hence is a bijection of the insiders. With
     2**(b−1) < count ≤ 2**b fewer than two evaluations are expected. It is not a cipher: it
     only keeps neighbours in the file from having neighbouring ids.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
-# Shares of households of 1 to 6 people and of 7 and more, near the United States' of 2020.
+# Shares of households of 1 to 6 people and of 7 and more, near the US Census's.
 HOUSEHOLD_SHARES = (0.28, 0.35, 0.15, 0.13, 0.06, 0.023)
 SEVEN_AND_MORE = 0.014
 # Above 6 each size is r times as frequent as the one before. r = n_7 / n_6 (Fioretto and Van
