@@ -1,0 +1,102 @@
+"""Building a bundle: every file of a release, in a folder that nobody reads yet.
+
+A bundle is a pure function of the store, the facts and the versions of the software: built
+again, it has the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.publication.documents import (
+    CHECKS,
+    DATAPACKAGE,
+    PRIVACY,
+    REPORT,
+    checks_document,
+    datapackage_document,
+    write_json,
+)
+from tasks.publication.errors import GateNotPassed, NotEnoughMemory, PublicFolderUnusable
+from tasks.publication.facts import BundleFacts
+from tasks.publication.report import render_report
+from tasks.publication.statement import privacy_document
+from tasks.publication.tables import FORMATS, read_overview, write_tables
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def build_bundle(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    facts: BundleFacts,
+    *,
+    formats: Sequence[str],
+) -> None:
+    """Write every file of a release into a new or empty folder.
+
+    Args:
+        connection: to the run's safe store, allowed to write into `folder`; only public-safe
+            tables are reachable through it.
+        folder: new or empty, not public yet; an absolute path.
+        facts: what the documents say.
+        formats: of the tables, out of FORMATS.
+
+    Raises:
+        GateNotPassed: no check ran, or one failed; nothing is written.
+        InconsistentFacts: the tables are not what the facts say.
+        FormulaLikeName: a region's name could run as a formula in a spreadsheet.
+        PublicFolderUnusable: the folder cannot be written.
+        NotEnoughMemory: the connection's memory limit is too low to sort the tables.
+    """
+    import duckdb
+
+    refuse_failed_checks(facts)
+    unknown = set(formats) - set(FORMATS)
+    if unknown or not formats:
+        raise ValueError(f"formats must be some of {sorted(FORMATS)}, got {sorted(formats)}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_tables(connection, folder, facts, formats=formats)
+        _write_documents(connection, folder, facts, formats=formats)
+    except OSError as error:
+        raise PublicFolderUnusable(error.strerror) from error
+    except duckdb.IOException as error:
+        # DuckDB's message names the path, so it is left behind.
+        raise PublicFolderUnusable("a table could not be written") from error
+    except duckdb.OutOfMemoryException as error:
+        raise NotEnoughMemory from error
+
+
+def _write_documents(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    facts: BundleFacts,
+    *,
+    formats: Sequence[str],
+) -> None:
+    simulation = facts.simulation
+    write_json(folder / PRIVACY, privacy_document(facts), simulation=simulation)
+    write_json(folder / CHECKS, checks_document(facts), simulation=simulation)
+    overview = read_overview(connection)
+    page = render_report(facts, overview, formats=formats)
+    (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
+    # Last, because it holds the checksum of every other file.
+    package = datapackage_document(folder, facts, formats=formats)
+    write_json(folder / DATAPACKAGE, package, simulation=simulation)
+
+
+def refuse_failed_checks(facts: BundleFacts) -> None:
+    """Refuse a release unless checks ran and every one passed.
+
+    Raises:
+        GateNotPassed: with the names of the failed checks, none if there was no check.
+    """
+    failed = tuple(
+        check.name for check in facts.checks if not check.passed or check.expectations < 1
+    )
+    if failed or not facts.checks:
+        raise GateNotPassed(failed)

@@ -1,0 +1,241 @@
+"""The privacy statement: what is promised, in words and in numbers, from facts alone."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.sensitivity import Neighbours
+from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
+
+NEIGHBOURS_IN_WORDS = {
+    Neighbours.ADD_REMOVE: "one of them is the other with one record added or removed",
+    Neighbours.REPLACE: "one of them is the other with one record replaced by another",
+}
+PROVISO = (
+    "ε holds between neighbours with equal G, and whether the only member of a unit is in the "
+    "data is not protected by it; the measurements alone are ε-differentially private without "
+    "that proviso."
+)
+
+
+def exact_and_decimal(value: Fraction) -> dict[str, Any]:
+    """Give a fraction as p/q for the exact reader and as a number for the rest."""
+    return {"exact": str(value), "decimal": float(value)}
+
+
+def in_words(value: Fraction) -> str:
+    """Spell a fraction: ``2``, ``1/2 (0.5)``, ``1/6 (about 0.166667)``."""
+    if value.denominator == 1:
+        return str(value)
+    decimal = f"{float(value):.6g}"
+    about = "" if Fraction(decimal) == value else "about "
+    return f"{value} ({about}{decimal})"
+
+
+def sensitivity_formula(facts: BundleFacts) -> str:
+    """Say where the sensitivity comes from."""
+    factor = "" if facts.neighbours == Neighbours.ADD_REMOVE else "2 · "
+    if facts.query == Query.COUNTS:
+        return f"{factor}2 = {facts.sensitivity}"
+    contribution, size = facts.largest_contribution, facts.largest_size
+    return f"{factor}min(Z, N) = {factor}min({contribution}, {size}) = {facts.sensitivity}"
+
+
+def invariants(facts: BundleFacts) -> tuple[str, ...]:
+    """List what is public or kept exactly, and therefore not protected."""
+    tree = "the region tree"
+    sizes = (
+        f"the set of sizes, {facts.smallest_size} to {facts.largest_size} "
+        f"(larger groups count as {facts.largest_size})"
+    )
+    if facts.units_from_data:
+        return (
+            tree,
+            sizes,
+            f"the number of groups in all, G = {facts.groups}, taken from the data",
+        )
+    return (
+        tree,
+        sizes,
+        "the public table of units, and hence the number of groups in each region "
+        f"(G = {facts.groups} in all)",
+    )
+
+
+def assumptions(facts: BundleFacts) -> tuple[str, ...]:
+    """List what the guarantee takes for granted about the data."""
+    found = (
+        "The number of groups in all is the same in both of two neighbours (see the proviso)."
+        if facts.units_from_data
+        else "The public table of units was made without looking at the records."
+    )
+    return (
+        "Each record belongs to one unit of privacy, which has no other record; it adds a whole "
+        f"number from 0 to Z = {facts.largest_contribution} to the size of exactly one group.",
+        "Each group lies in exactly one region without further division.",
+        found,
+        "Input that breaks these rules stops a run before anything is measured; that a run may "
+        "stop on malformed input is outside the guarantee.",
+    )
+
+
+def not_protected(facts: BundleFacts) -> tuple[str, ...]:
+    """List what the guarantee does not cover."""
+    groups = (
+        "The number of groups in all, G, which was taken from the data."
+        if facts.units_from_data
+        else "The number of groups in each region, which is public."
+    )
+    return (groups, "Timing: when a run started, how long it took and when it was published.")
+
+
+def paragraphs(facts: BundleFacts) -> tuple[str, ...]:
+    """Write the statement in plain words."""
+    said = [
+        _promise(facts),
+        _unit(facts),
+        _mechanism(facts),
+        _split(facts),
+        _post_processing(facts),
+        f"Public, and hence not protected: {'; '.join(invariants(facts))}.",
+    ]
+    if facts.units_from_data:
+        said.append(f"The number of groups comes from the data: {PROVISO}")
+    said.append(_spend(facts))
+    if facts.simulation:
+        said.insert(
+            0,
+            f"{SIMULATION_NOTICE}. This bundle was made as a simulation and carries no privacy "
+            "guarantee whatever. What follows describes what a release with these settings "
+            "would promise.",
+        )
+    return tuple(said)
+
+
+def _promise(facts: BundleFacts) -> str:
+    proviso = ", with a proviso given below" if facts.units_from_data else ""
+    return (
+        f"This release is ε-differentially private with ε = {in_words(facts.epsilon)}{proviso}. "
+        "Take any two possible inputs that are neighbours, which means that "
+        f"{NEIGHBOURS_IN_WORDS[facts.neighbours]}: any outcome of the release is at most "
+        f"exp(ε) times as likely under one as under the other, a factor of {_factor(facts)}."
+    )
+
+
+def _factor(facts: BundleFacts) -> str:
+    try:
+        return f"{math.exp(facts.epsilon):.4g}"
+    except OverflowError:
+        return "more than 1e+308"
+
+
+def _spend(facts: BundleFacts) -> str:
+    included = "a simulation is not charged" if facts.simulation else "this release included"
+    return (
+        f"Of the budget of ε = {in_words(facts.budget)} that may ever be spent on the population "
+        f"{facts.population}, ε = {in_words(facts.spent_on_population)} has been spent "
+        f"({included})."
+    )
+
+
+def _unit(facts: BundleFacts) -> str:
+    return (
+        f"The unit of privacy is: {facts.unit_of_privacy}. Each has one record, which adds at "
+        f"most {facts.largest_contribution} to the size of exactly one group."
+    )
+
+
+def _mechanism(facts: BundleFacts) -> str:
+    if facts.query == Query.CUMULATIVE:
+        what = f"the number of groups of size at least k, for k = 1 to {facts.largest_size},"
+    else:
+        what = (
+            f"the number of groups of each size from {facts.smallest_size} to {facts.largest_size},"
+        )
+    return (
+        f"In each region, {what} was measured once, with double-geometric noise: "
+        "P(X = v) = (1 − a)/(1 + a) · a^|v| with a = exp(−1/scale). One record changes the "
+        f"measurements of one level by at most Δ = {sensitivity_formula(facts)} in all (L1), so "
+        "a scale of Δ divided by the level's ε gives the level that ε."
+    )
+
+
+def _split(facts: BundleFacts) -> str:
+    shares = "; ".join(
+        f"level {level.level}: ε = {in_words(level.epsilon)}, scale {in_words(level.scale)}"
+        for level in facts.levels
+    )
+    return (
+        "Every level of the region tree is measured, and the levels' shares of ε add up to "
+        f"exactly {facts.epsilon}. {shares[0].upper()}{shares[1:]}."
+    )
+
+
+def _post_processing(facts: BundleFacts) -> str:
+    if facts.keeps_region_totals and not facts.units_from_data:
+        total = "in every region to the region's public number of groups"
+    else:
+        total = f"at every level of the tree to G = {facts.groups}"
+    return (
+        f"The released counts were computed from the measurements and public facts alone "
+        f"(mechanism {facts.mechanism}, {facts.notation}), which reveals nothing further. They "
+        f"are whole and non-negative, add up along the region tree, and add up {total}."
+    )
+
+
+def privacy_document(facts: BundleFacts) -> dict[str, Any]:
+    """Return privacy.json: the statement in words, then the same in fields."""
+    return {
+        "product": facts.product,
+        "release": facts.release,
+        "published_on": facts.published_on.isoformat(),
+        "statement": list(paragraphs(facts)),
+        "definition": "pure ε-differential privacy",
+        "population": facts.population,
+        "unit_of_privacy": facts.unit_of_privacy,
+        "neighbours": str(facts.neighbours),
+        "neighbours_in_words": f"Two inputs are neighbours if "
+        f"{NEIGHBOURS_IN_WORDS[facts.neighbours]}.",
+        "epsilon": exact_and_decimal(facts.epsilon),
+        "levels": [
+            {
+                "level": level.level,
+                "regions": level.regions,
+                "cells": level.cells,
+                "epsilon": exact_and_decimal(level.epsilon),
+                "scale": exact_and_decimal(level.scale),
+                "expected_absolute_noise": level.expected_absolute_noise,
+            }
+            for level in facts.levels
+        ],
+        "mechanism": {
+            "name": facts.mechanism,
+            "notation": facts.notation,
+            "query": str(facts.query),
+            "noise": "double-geometric: P(X = v) = (1 - a)/(1 + a) * a^|v|, a = exp(-1/scale)",
+            "sampler": facts.sampler,
+        },
+        "sensitivity": {
+            "norm": "L1, one level of the region tree",
+            "value": facts.sensitivity,
+            "formula": sensitivity_formula(facts),
+            "largest_contribution": facts.largest_contribution,
+            "largest_size": facts.largest_size,
+        },
+        "sizes": {"smallest": facts.smallest_size, "largest": facts.largest_size},
+        "units": "from-data" if facts.units_from_data else "public-table",
+        "groups": facts.groups,
+        "keeps_region_totals": facts.keeps_region_totals,
+        "invariants": list(invariants(facts)),
+        "proviso": PROVISO if facts.units_from_data else None,
+        "budget": {
+            "population": facts.population,
+            "spent": exact_and_decimal(facts.spent_on_population),
+            "total": exact_and_decimal(facts.budget),
+        },
+        "assumptions": list(assumptions(facts)),
+        "not_protected": list(not_protected(facts)),
+    }
