@@ -38,7 +38,7 @@ class Account:
 
     population: str
     budget: Fraction
-    spent: Fraction
+    spent: Fraction = Fraction(0)
     reserved: Fraction = Fraction(0)
 
     @property

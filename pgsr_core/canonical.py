@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,11 +25,19 @@ def json_digest(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def table_digest(values: NDArray[np.int64], *, table: str, tree_digest: str, sizes: range) -> str:
+def table_digest(
+    values: NDArray[np.int64],
+    *,
+    table: str,
+    tree_digest: str,
+    sizes: range,
+    key: bytes | None = None,
+) -> str:
     """SHA-256 of a (regions × sizes) table, whatever file or database it is kept in.
 
     The rows are in tree order and the columns in order of size, as 64-bit little-endian
-    integers behind a header that says which table, tree and sizes they belong to.
+    integers behind a header that says which table, tree and sizes they belong to. With a key
+    it is an HMAC, which tells nothing to those without the key.
     """
     header = {
         "format": TABLE_FORMAT,
@@ -38,6 +47,7 @@ def table_digest(values: NDArray[np.int64], *, table: str, tree_digest: str, siz
         "last_size": sizes.stop - 1,
         "shape": list(values.shape),
     }
-    state = hashlib.sha256(canonical_json(header) + b"\n")
+    state = hashlib.sha256() if key is None else hmac.new(key, digestmod="sha256")
+    state.update(canonical_json(header) + b"\n")
     state.update(np.ascontiguousarray(values, dtype="<i8").data)
     return state.hexdigest()

@@ -27,9 +27,9 @@ def counts_from_cumulative(cumulative: Int, facts: PublicFacts) -> Int:
     return counts
 
 
-def cumulative_from_counts(counts: Int, facts: PublicFacts) -> Int:
+def cumulative_from_counts(counts: Int, *, largest_size: int) -> Int:
     """Count groups of size at least k for k = 1..N; the inverse of counts_from_cumulative."""
-    positive = counts[:, -facts.largest_size :]
+    positive = counts[:, -largest_size:]
     return np.ascontiguousarray(np.cumsum(positive[:, ::-1], axis=1)[:, ::-1])
 
 

@@ -22,6 +22,11 @@ class LedgerUnavailable(Unavailable):
     """The ledger cannot be reached or is busy for too long; nothing was changed."""
 
 
+def ledger_exists(url: str) -> bool:
+    """Whether there is a ledger already; looking creates nothing."""
+    return Path(make_url(url).database or "").is_file()
+
+
 def open_engine(url: str) -> Engine:
     """Connect and create missing tables."""
     parsed = make_url(url)

@@ -28,7 +28,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from pgsr_core.budget import Account, total
 from pgsr_core.errors import PgsrError, Refused, Unavailable
-from tasks.ledger.database import open_engine, transaction
+from tasks.ledger.database import ledger_exists, open_engine, transaction
 from tasks.ledger.owner import Owner, actor, this_process
 from tasks.ledger.schema import (
     charges,
@@ -100,6 +100,22 @@ class Measurement:
     epsilon: Fraction
     descriptor: Mapping[str, Any]
 
+    def require_same(self, request: MeasurementRequest) -> None:
+        """Refuse to go on with a request that this measurement does not answer.
+
+        Raises:
+            ReleaseHasOtherMeasurements: naming what differs.
+        """
+        if self.key == request.key:
+            return
+        held, asked = self.descriptor, request.descriptor
+        differs = sorted(
+            part for part in held.keys() | asked.keys() if held.get(part) != asked.get(part)
+        )
+        raise ReleaseHasOtherMeasurements(
+            product=request.product, release=request.release, differs=tuple(differs)
+        )
+
 
 @dataclass(frozen=True)
 class Reservation:
@@ -144,8 +160,9 @@ class Ledger:
             self._introduce(connection, request)
             held = self._of_release(connection, request.product, request.release)
             if held is not None and held.digest is not None:
-                _refuse_other_key(held, request)
-                return _measurement(held)
+                measurement = _measurement(held)
+                measurement.require_same(request)
+                return measurement
             if held is not None:
                 self._refuse_live(held)
                 connection.execute(delete(measurements).where(measurements.c.key == held.key))
@@ -282,7 +299,7 @@ class Ledger:
         """A population's account; one that is not in the ledger yet has the given budget."""
         with transaction(self._engine) as connection:
             if self._budget(connection, population) is None and budget is not None:
-                return Account(population, budget, Fraction(0))
+                return Account(population, budget)
             return self._account(connection, population)
 
     def accounts(self) -> tuple[Account, ...]:
@@ -435,16 +452,13 @@ class Ledger:
         )
 
 
-def _refuse_other_key(held: Row[Any], request: MeasurementRequest) -> None:
-    if held.key == request.key:
-        return
-    parts = sorted(set(held.descriptor) | set(request.descriptor))
-    differs = tuple(
-        part for part in parts if held.descriptor.get(part) != request.descriptor.get(part)
-    )
-    raise ReleaseHasOtherMeasurements(
-        product=request.product, release=request.release, differs=differs
-    )
+def peek_account(url: str, population: str) -> Account | None:
+    """Look a population up without creating anything; None where the ledger has none of it."""
+    if not ledger_exists(url):
+        return None
+    ledger = Ledger(url)
+    known = {account.population: account for account in ledger.accounts()}
+    return known.get(population)
 
 
 def _measurement(row: Row[Any]) -> Measurement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Int = NDArray[np.int64]
 CELLS_A_WRITE = 4_000_000
+ROWS_A_READ = 1_000_000
 TABLE_NAME = re.compile(r"[a-z][a-z_]{0,62}")
 
 
@@ -33,9 +34,9 @@ class TableTampered(Refused):
     def __init__(self, table: str) -> None:
         self.table = table
         super().__init__(
-            f"the stored table {table} does not match its recorded digest; nothing is recomputed "
-            "from it. Remedy: restore the run's files from a backup, or delete its safe.duckdb and "
-            "run pgsr release again: the tables are rebuilt from the ledger's measurements."
+            f"the stored table {table} does not match its recorded digest; nothing is computed "
+            "from it. Remedy: restore the run's files from a backup, or delete its safe.duckdb "
+            "and run pgsr release again: the tables are rebuilt from the ledger's measurements."
         )
 
 
@@ -54,65 +55,143 @@ class StageRecord:
     stage: str
     output: TableRef
     inputs: str
-    certificate: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Mapping[str, Any]
 
 
-def write_stage(
-    connection: duckdb.DuckDBPyConnection,
-    record: StageRecord,
-    values: Int,
-    *,
-    sizes: range,
-) -> None:
-    """Store a stage's matrix and its record together."""
-    connection.begin()
-    try:
-        _write_matrix(connection, record.output.table, values, sizes=sizes)
-        _write_record(connection, record)
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
+class MatrixStore:
+    """The (regions × sizes) tables of one database of a run.
 
-
-def read_stage(connection: duckdb.DuckDBPyConnection, stage: str) -> StageRecord | None:
-    """The record of a finished stage, or None."""
-    if not _has_table(connection, "stages"):
-        return None
-    row = connection.execute(
-        "SELECT output, digest, inputs, certificate FROM stages WHERE stage = $stage",
-        {"stage": stage},
-    ).fetchone()
-    if row is None:
-        return None
-    return StageRecord(stage, TableRef(row[0], row[1]), row[2], json.loads(row[3]))
-
-
-def read_matrix(
-    connection: duckdb.DuckDBPyConnection, ref: TableRef, *, tree: RegionTree, sizes: range
-) -> Int:
-    """Read a matrix and check it against its digest.
-
-    Raises:
-        TableTampered: rows are missing, extra, out of range or changed.
+    Args:
+        connection: an open database.
+        tree: the run's region tree; row i of a matrix is its region i.
+        key: for the confidential store: digests are keyed, so that even they tell nothing.
     """
-    values = np.zeros((tree.regions, len(sizes)), dtype=np.int64)
-    seen = np.zeros(values.shape, dtype=np.bool_)
-    try:
-        reader = connection.sql(
-            f"SELECT region_index, size, value FROM {_plain(ref.table)}"  # noqa: S608 (checked name)
-        ).to_arrow_reader(1_000_000)
-        for batch in reader:
-            rows, columns, cells = (column.to_numpy() for column in batch.columns)
-            values[rows, columns - sizes.start] = cells
-            seen[rows, columns - sizes.start] = True
-    except Exception:
-        # Whatever is wrong with the rows (types, nulls, ranges), they are not what was written.
-        raise TableTampered(ref.table) from None
-    digest = table_digest(values, table=ref.table, tree_digest=tree.digest, sizes=sizes)
-    if not seen.all() or digest != ref.digest or _rows(connection, ref.table) != values.size:
-        raise TableTampered(ref.table)
-    return values
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, tree: RegionTree, *, key: bytes | None = None
+    ) -> None:
+        self._connection = connection
+        self._tree = tree
+        self._key = key
+
+    def write(
+        self,
+        stage: str,
+        table: str,
+        values: Int,
+        *,
+        sizes: range,
+        inputs: str,
+        certificate: Mapping[str, Any] | None = None,
+    ) -> TableRef:
+        """Store a stage's matrix and the record that it is done, together."""
+        ref = TableRef(table, self.digest(table, values, sizes=sizes))
+        record = StageRecord(stage, ref, inputs, certificate or {})
+        self._connection.begin()
+        try:
+            self._write_matrix(table, values, sizes)
+            self._write_record(record)
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+        return ref
+
+    def read(self, ref: TableRef, *, sizes: range) -> Int:
+        """Read a matrix and check it against its digest.
+
+        Raises:
+            TableTampered: rows are missing, extra, out of range or changed.
+        """
+        values = np.zeros((self._tree.regions, len(sizes)), dtype=np.int64)
+        seen = np.zeros(values.shape, dtype=np.bool_)
+        rows = 0
+        query = f"SELECT region_index, size, value FROM {_plain(ref.table)}"  # noqa: S608 (checked)
+        try:
+            for batch in self._connection.sql(query).to_arrow_reader(ROWS_A_READ):
+                regions, columns, cells = (column.to_numpy() for column in batch.columns)
+                values[regions, columns - sizes.start] = cells
+                seen[regions, columns - sizes.start] = True
+                rows += len(cells)
+        except Exception:
+            # Whatever is wrong with the rows (types, nulls, ranges), they are not what was written.
+            raise TableTampered(ref.table) from None
+        # As many rows as cells and every cell seen: each stands in exactly one row.
+        whole = rows == values.size and bool(seen.all())
+        if not whole or self.digest(ref.table, values, sizes=sizes) != ref.digest:
+            raise TableTampered(ref.table)
+        return values
+
+    def digest(self, table: str, values: Int, *, sizes: range) -> str:
+        """The digest under which a matrix is recorded."""
+        return table_digest(
+            values, table=table, tree_digest=self._tree.digest, sizes=sizes, key=self._key
+        )
+
+    def record(self, stage: str) -> StageRecord | None:
+        """The record of a finished stage, or None."""
+        if not self._has_table("stages"):
+            return None
+        rows = self._connection.execute(
+            "SELECT output, digest, inputs, certificate FROM stages WHERE stage = $stage",
+            {"stage": stage},
+        ).fetchall()
+        if not rows:
+            return None
+        output, digest, inputs, certificate = rows[0]
+        return StageRecord(stage, TableRef(output, digest), inputs, json.loads(certificate))
+
+    def finished(self, stage: str, *, inputs: str) -> TableRef | None:
+        """The output of a stage that was already computed from these inputs, or None."""
+        record = self.record(stage)
+        return record.output if record is not None and record.inputs == inputs else None
+
+    def _write_matrix(self, table: str, values: Int, sizes: range) -> None:
+        import pyarrow as pa
+
+        name = _plain(table)
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {name} "
+            "(region_index INTEGER NOT NULL, size INTEGER NOT NULL, value BIGINT NOT NULL)"
+        )
+        step = max(1, CELLS_A_WRITE // max(1, len(sizes)))
+        columns = np.arange(sizes.start, sizes.stop, dtype=np.int32)
+        for start in range(0, values.shape[0], step):
+            block = values[start : start + step]
+            regions = np.arange(start, start + block.shape[0], dtype=np.int32)
+            frame = pa.table(
+                {
+                    "region_index": np.repeat(regions, len(sizes)),
+                    "size": np.tile(columns, block.shape[0]),
+                    "value": np.ascontiguousarray(block).ravel(),
+                }
+            )
+            self._connection.register("incoming", frame)
+            self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608 (checked)
+            self._connection.unregister("incoming")
+
+    def _write_record(self, record: StageRecord) -> None:
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS stages (stage VARCHAR PRIMARY KEY, output VARCHAR NOT NULL,"
+            " digest VARCHAR NOT NULL, inputs VARCHAR NOT NULL, certificate VARCHAR NOT NULL)"
+        )
+        self._connection.execute(
+            "INSERT OR REPLACE INTO stages "
+            "VALUES ($stage, $output, $digest, $inputs, $certificate)",
+            {
+                "stage": record.stage,
+                "output": record.output.table,
+                "digest": record.output.digest,
+                "inputs": record.inputs,
+                "certificate": json.dumps(dict(record.certificate), sort_keys=True),
+            },
+        )
+
+    def _has_table(self, table: str) -> bool:
+        found = self._connection.execute(
+            "SELECT 1 FROM information_schema.tables WHERE table_name = $table", {"table": table}
+        ).fetchall()
+        return bool(found)
 
 
 def write_regions(
@@ -141,9 +220,7 @@ def write_regions(
     connection.unregister("incoming")
 
 
-def read_regions_table(
-    connection: duckdb.DuckDBPyConnection,
-) -> tuple[RegionTree, Int | None]:
+def read_regions_table(connection: duckdb.DuckDBPyConnection) -> tuple[RegionTree, Int | None]:
     """Rebuild the tree, and the public number of groups of each region where there is one."""
     rows = connection.execute(
         "SELECT region, parent, groups FROM regions ORDER BY region_index"
@@ -152,62 +229,6 @@ def read_regions_table(
     if rows[0][2] is None:
         return tree, None
     return tree, np.array([row[2] for row in rows], dtype=np.int64)
-
-
-def _write_matrix(
-    connection: duckdb.DuckDBPyConnection, table: str, values: Int, *, sizes: range
-) -> None:
-    import pyarrow as pa
-
-    name = _plain(table)
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {name} "
-        "(region_index INTEGER NOT NULL, size INTEGER NOT NULL, value BIGINT NOT NULL)"
-    )
-    step = max(1, CELLS_A_WRITE // max(1, len(sizes)))
-    columns = np.arange(sizes.start, sizes.stop, dtype=np.int32)
-    for start in range(0, values.shape[0], step):
-        block = values[start : start + step]
-        rows = np.arange(start, start + block.shape[0], dtype=np.int32)
-        frame = pa.table(
-            {
-                "region_index": np.repeat(rows, len(sizes)),
-                "size": np.tile(columns, block.shape[0]),
-                "value": np.ascontiguousarray(block).ravel(),
-            }
-        )
-        connection.register("incoming", frame)
-        connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608 (checked name)
-        connection.unregister("incoming")
-
-
-def _write_record(connection: duckdb.DuckDBPyConnection, record: StageRecord) -> None:
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS stages (stage VARCHAR PRIMARY KEY, output VARCHAR NOT NULL, "
-        "digest VARCHAR NOT NULL, inputs VARCHAR NOT NULL, certificate VARCHAR NOT NULL)"
-    )
-    connection.execute(
-        "INSERT OR REPLACE INTO stages VALUES ($stage, $output, $digest, $inputs, $certificate)",
-        {
-            "stage": record.stage,
-            "output": record.output.table,
-            "digest": record.output.digest,
-            "inputs": record.inputs,
-            "certificate": json.dumps(dict(record.certificate), sort_keys=True),
-        },
-    )
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    row = connection.execute(f"SELECT count(*) FROM {_plain(table)}").fetchone()  # noqa: S608 (checked name)
-    return int(row[0]) if row else 0
-
-
-def _has_table(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM information_schema.tables WHERE table_name = $table", {"table": table}
-    ).fetchone()
-    return found is not None
 
 
 def _plain(table: str) -> str:

@@ -1,0 +1,45 @@
+"""The commands of `pgsr` and how they end."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from flows.cli.demo import demo
+from flows.cli.inspect import budget, check, status
+from flows.cli.release import release, resume
+from flows.cli.screen import complain
+from flows.cli.synth import synth
+from pgsr_core.errors import PgsrError
+
+EXIT_UNEXPECTED = 70
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="pgsr",
+    help="Publish how many groups of each size live in each region, with differential privacy.",
+    epilog="Exit codes: 0 success; 1 the answer is no; 2 bad input; 3 try again later.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(demo)
+app.command()(synth)
+app.command()(check)
+app.command()(release)
+app.command()(resume)
+app.command()(status)
+app.command()(budget)
+
+
+def run() -> None:
+    """Run a command and turn an expected error into its message and exit code."""
+    try:
+        app()
+    except PgsrError as error:
+        complain(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        complain("interrupted; whatever was finished is kept. Remedy: pgsr resume goes on.")
+        sys.exit(EXIT_INTERRUPTED)

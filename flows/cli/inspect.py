@@ -1,0 +1,184 @@
+"""`pgsr check`, `status` and `budget`: look without touching."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.release import AsJson, ConfigurationFile, HomeFolder, Slot, home_at, slot_date
+
+if TYPE_CHECKING:
+    from pgsr_core.budget import Account
+    from tasks.configuration.plan import ReleasePlan
+    from tasks.ledger.ledger import Ledger, RunState
+
+
+def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson = False) -> None:
+    """Say everything that is wrong with a configuration, or show the plan. Touches nothing.
+
+    Example: pgsr check household-sizes.yaml
+    """
+    from flows.cli.screen import out, say_json
+    from pgsr_core.budget import Account, show
+    from tasks.configuration.loading import load_configuration
+    from tasks.configuration.plan import make_plan
+    from tasks.ledger.ledger import peek_account
+    from tasks.stages.prepare import home_of
+
+    loaded = load_configuration(configuration)
+    plan = make_plan(loaded, slot=slot_date(slot)).plan
+    population = plan.configuration.population
+    account = peek_account(home_of(loaded).ledger_url, population.name) or Account(
+        population.name, population.budget
+    )
+    if as_json:
+        say_json(_plan_document(plan, account))
+    else:
+        _show_plan(plan)
+        out.print(
+            f"Cost     epsilon {show(plan.cost)}; population {population.name}: "
+            f"{show(account.remaining)} of {show(account.budget)} left"
+        )
+    account.require(plan.cost)
+    if not as_json:
+        out.print("[green]Ready.[/] Nothing was touched.")
+
+
+def _plan_document(plan: ReleasePlan, account: Account) -> dict[str, Any]:
+    return {
+        "release": f"{plan.product}/{plan.release}",
+        "mechanism": plan.mechanism.name,
+        "simulation": plan.configuration.simulate,
+        "sensitivity": plan.sensitivity,
+        "groups": plan.groups,
+        "sizes": {"smallest": plan.smallest_size, "largest": plan.configuration.sizes.max},
+        "levels": [level.model_dump(mode="json") for level in plan.levels],
+        "cost": str(plan.cost),
+        "remaining": str(account.remaining),
+        "bundle": str(plan.destination),
+    }
+
+
+def _show_plan(plan: ReleasePlan) -> None:
+    from flows.cli.screen import out, table
+    from pgsr_core.budget import show
+
+    numbers = ("level", "regions", "cells", "epsilon", "scale", "error of a cell", "of the level")
+    grid = table(f"Plan of {plan.product}/{plan.release}", *numbers, numbers=numbers)
+    for level in plan.levels:
+        grid.add_row(
+            str(level.level),
+            f"{level.regions:,}",
+            f"{level.cells:,}",
+            show(level.epsilon),
+            show(level.scale),
+            f"{level.expected_error:,.2f}",
+            f"{level.expected_error * level.cells:,.0f}",
+        )
+    out.print(grid)
+    groups = "taken from the data" if plan.groups is None else f"{plan.groups:,} (public)"
+    out.print(
+        f"Measured {plan.mechanism.query}, sensitivity {plan.sensitivity}, neighbours "
+        f"{plan.configuration.privacy.neighbours}; mechanism {plan.mechanism.name} "
+        f"({plan.mechanism.notation})"
+    )
+    out.print(f"Groups   {groups}; sizes {plan.smallest_size} to {plan.configuration.sizes.max}")
+    out.print("[dim]Errors are those of the noise, before post-processing (mean absolute).[/]")
+    out.print(f"Bundle   {plan.destination}", soft_wrap=True)
+
+
+def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Show where every release stands and what to run next.
+
+    Example: pgsr status
+    """
+    from flows.cli.screen import out, say_json, table
+
+    states = _ledger_of(home).run_states()
+    if as_json:
+        say_json([{**vars(state), "next": _next(state)} for state in states])
+        return
+    grid = table("Releases", "release", "state", "stage", "since", "last error", "next")
+    for state in states:
+        since = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        grid.add_row(
+            f"{state.product}/{state.release}",
+            shown_state(state),
+            state.stage,
+            since,
+            state.error or "",
+            _next(state),
+        )
+    out.print(grid)
+
+
+def shown_state(state: RunState) -> str:
+    """The state, with a run whose process is gone told apart from one that goes on."""
+    from tasks.ledger.owner import Owner
+
+    owner = Owner.parse(state.owner)
+    if state.state == "running" and owner is not None and owner.is_surely_gone():
+        return "died"
+    return state.state
+
+
+def _next(state: RunState) -> str:
+    if shown_state(state) in {"failed", "died"}:
+        return f"pgsr resume {state.product}/{state.release}"
+    return ""
+
+
+def budget(
+    population: Annotated[
+        str | None, typer.Argument(help="One population; all of them by default.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent on each population and what remains.
+
+    Example: pgsr budget residents-2026
+    """
+    from flows.cli.screen import out, say_json, table
+    from pgsr_core.budget import show
+
+    ledger = _ledger_of(home)
+    accounts = [ledger.account(population)] if population else list(ledger.accounts())
+    if as_json:
+        say_json(
+            [
+                {
+                    "population": account.population,
+                    "budget": str(account.budget),
+                    "spent": str(account.spent),
+                    "reserved": str(account.reserved),
+                    "remaining": str(account.remaining),
+                    "charges": [
+                        {"release": f"{product}/{release}", "epsilon": str(epsilon)}
+                        for product, release, epsilon in ledger.charges(account.population)
+                    ],
+                }
+                for account in accounts
+            ]
+        )
+        return
+    numbers = ("budget", "spent", "reserved", "remaining")
+    grid = table("Budgets (epsilon)", "population", *numbers, numbers=numbers)
+    for account in accounts:
+        amounts = (account.budget, account.spent, account.reserved, account.remaining)
+        grid.add_row(account.population, *(show(amount) for amount in amounts))
+    out.print(grid)
+    charges = table("Charges", "population", "release", "epsilon", numbers=("epsilon",))
+    for account in accounts:
+        for product, release, epsilon in ledger.charges(account.population):
+            charges.add_row(account.population, f"{product}/{release}", show(epsilon))
+    out.print(charges)
+
+
+def _ledger_of(home: Path | None) -> Ledger:
+    from tasks.ledger.ledger import Ledger
+
+    return Ledger(home_at(home).ledger_url)

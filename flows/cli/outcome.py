@@ -1,0 +1,49 @@
+"""What `pgsr release`, `resume` and `demo` say at the end: where, what was spent, what holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flows.cli.screen import out, say_json, table
+from pgsr_core.budget import show
+from tasks.publication.documents import CHECKS, REPORT
+from tasks.run import RunRef
+
+
+def report_outcome(ref: RunRef, *, as_json: bool) -> None:
+    """Describe a published release from its bundle and the ledger."""
+    plan = ref.open().plan
+    folder = plan.destination
+    checks: list[dict[str, Any]] = json.loads((folder / CHECKS).read_text())["checks"]
+    population = plan.configuration.population.name
+    account = ref.ledger().account(population)
+    if as_json:
+        say_json(
+            {
+                "release": ref.name,
+                "bundle": str(folder),
+                "report": str(folder / REPORT),
+                "simulation": plan.configuration.simulate,
+                "epsilon": str(plan.cost),
+                "population": population,
+                "spent": str(account.spent),
+                "budget": str(account.budget),
+                "checks": {check["name"]: check["passed"] for check in checks},
+            }
+        )
+        return
+    grid = table("Checks", "suite", "what holds", "")
+    for check in checks:
+        mark = "[green]passed[/]" if check["passed"] else "[red]FAILED[/]"
+        grid.add_row(check["suite"], check["statement"], mark)
+    out.print(grid)
+    if plan.configuration.simulate:
+        out.print("[bold red]A simulation: NOT PRIVATE, nothing was charged.[/]")
+    else:
+        out.print(
+            f"Spent    epsilon {show(plan.cost)}; population {population}: "
+            f"{show(account.spent)} of {show(account.budget)}, {show(account.remaining)} left"
+        )
+    out.print(f"Bundle   {folder}", soft_wrap=True)
+    out.print(f"Report   {folder / REPORT}", soft_wrap=True)

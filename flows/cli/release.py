@@ -1,0 +1,128 @@
+"""`pgsr release` and `pgsr resume`: start a release, or go on where it stopped."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgsr_core.errors import PgsrError
+
+if TYPE_CHECKING:
+    from tasks.run import RunRef
+    from tasks.storage.zones import Home
+
+ConfigurationFile = Annotated[
+    Path, typer.Argument(help="The product's YAML file.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log as well.")]
+Slot = Annotated[
+    datetime | None,
+    typer.Option(
+        "--date", formats=["%Y-%m-%d"], help="Date for templates in names and paths [today]."
+    ),
+]
+HomeFolder = Annotated[
+    Path | None,
+    typer.Option("--home", help="State folder [$PGSR_HOME, or .pgsr in this folder]."),
+]
+
+
+class StageError(PgsrError):
+    """A stage failed in a way that nobody foresaw; the operator's log holds the traceback."""
+
+    exit_code = 3
+
+
+def release(
+    configuration: ConfigurationFile,
+    slot: Slot = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a release: ingest, cumulative, noise, isotonic, CPWL, validate, publish.
+
+    Example: pgsr release household-sizes.yaml
+    """
+    from tasks.stages.prepare import prepare
+
+    ref = prepare(configuration, slot=slot_date(slot))
+    run_and_report(ref, as_json=as_json, verbose=verbose)
+
+
+def resume(
+    name: Annotated[str, typer.Argument(help="PRODUCT/RELEASE, as in pgsr status.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Go on with a release that stopped: never charges or draws again.
+
+    Example: pgsr resume household-sizes/2026-Q3
+    """
+    from tasks.run import RunRef
+    from tasks.storage.zones import split_run_name
+
+    ref = RunRef(str(home_at(home).root), *split_run_name(name))
+    ref.open()
+    run_and_report(ref, as_json=as_json, verbose=verbose)
+
+
+def run_and_report(ref: RunRef, *, as_json: bool, verbose: bool) -> None:
+    """Run the flow with its stages on the screen, then say what came of it."""
+    from flows.cli.outcome import report_outcome
+
+    execute(ref, verbose=verbose)
+    report_outcome(ref, as_json=as_json)
+
+
+def execute(ref: RunRef, *, verbose: bool) -> None:
+    """Run the release flow in this process.
+
+    Raises:
+        PgsrError: what stopped a stage, in full, for the operator's eyes.
+    """
+    from flows.cli.screen import StageDisplay
+    from flows.prefect_settings import use_prefect
+    from tasks import operator
+    from tasks.storage.zones import Home
+
+    use_prefect(Home(Path(ref.home)), verbose=verbose)
+    with StageDisplay(ref.name) as display:
+        operator.watch(display)
+        failure = _run_flow(ref)
+    if failure is None:
+        return
+    cause = display.failure
+    if isinstance(cause, PgsrError):
+        raise cause
+    raise StageError(
+        f"{failure}. Nothing was published; whatever was finished is kept. "
+        f"Remedy: see {ref.folder.operator_log}, then pgsr resume {ref.name}."
+    )
+
+
+def _run_flow(ref: RunRef) -> str | None:
+    from flows.release import release as release_flow
+    from tasks.boundary import StageFailed
+
+    try:
+        release_flow(ref.home, ref.product, ref.release)
+    except StageFailed as failure:
+        return str(failure)
+    return None
+
+
+def slot_date(slot: datetime | None) -> date:
+    """The date that templates are filled in with."""
+    return slot.date() if slot is not None else datetime.now().astimezone().date()
+
+
+def home_at(folder: Path | None) -> Home:
+    """The state folder that was named, or the default one."""
+    from tasks.storage.zones import Home
+
+    return Home(folder.absolute()) if folder is not None else Home.locate()

@@ -1,0 +1,93 @@
+"""What the command line shows: stages as they go, tables that align, errors in plain words."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def complain(message: str) -> None:
+    """Say what went wrong, on standard error."""
+    err.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
+
+
+def say_json(document: Any) -> None:
+    """Print one JSON document for a script."""
+    out.file.write(json.dumps(document, indent=2, default=str) + "\n")
+
+
+def table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    """A table whose numeric columns are aligned to the right."""
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        grid.add_column(column, justify="right" if column in numbers else "left")
+    return grid
+
+
+class StageDisplay:
+    """Shows the stages of a run on the operator's terminal (standard error).
+
+    On a terminal the current stage has a spinner and counts rows or cells; elsewhere each
+    finished stage is one line.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._lock = threading.Lock()
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓[/]"),
+            TextColumn("{task.description:<12}"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=err,
+        )
+        self._tasks: dict[str, Any] = {}
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> StageDisplay:
+        err.print(f"[bold]{_plain(self._title)}[/]")
+        if err.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage_started(self, stage: str) -> None:
+        """Show a new line with a spinner."""
+        with self._lock:
+            self.failure = None
+            if stage not in self._tasks:
+                self._tasks[stage] = self._progress.add_task(stage, total=1, note="…")
+
+    def stage_advanced(self, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Show how far a stage is."""
+        of = "" if total is None else f" of {total:,}"
+        self._progress.update(self._tasks[stage], note=f"{done:,}{of} {unit}")
+
+    def stage_finished(self, stage: str, note: str) -> None:
+        """Tick a stage off."""
+        self._progress.update(self._tasks[stage], completed=1, note=_plain(note))
+        if not err.is_terminal:
+            err.print(f"  ✓ {stage:<12} {_plain(note)}")
+
+    def stage_failed(self, stage: str, error: BaseException) -> None:
+        """Mark a stage; the message follows when the command ends."""
+        self.failure = error
+        self._progress.update(self._tasks[stage], note="[red]failed[/]")
+        if not err.is_terminal:
+            err.print(f"  ✗ {stage:<12} failed")
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

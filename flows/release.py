@@ -1,0 +1,37 @@
+"""The release flow: from a person table to a published bundle, one stage after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from tasks.artifacts import describe_run
+from tasks.run import RunRef
+from tasks.stages.cumulative import cumulative
+from tasks.stages.ingest import ingest
+from tasks.stages.noise import noise, recall
+from tasks.stages.post_process import post_process
+from tasks.stages.publish import publish
+from tasks.stages.validate import validate
+
+
+@flow(name="release", flow_run_name="{product}/{release}", persist_result=False)
+def release(home: str, product: str, release: str) -> dict[str, Any]:
+    """Run a prepared release, or go on where an earlier run stopped.
+
+    Every stage that was finished is used as it is; measurements that the ledger holds are
+    recalled, never drawn again. So the same call is the first run, a retry and a resume.
+    """
+    run = RunRef(home, product, release)
+    measurements = recall(run)
+    if measurements is None:
+        measurements = noise(run, cumulative(run, ingest(run)))
+    table = measurements
+    for step in run.open().plan.mechanism.steps:
+        table = post_process(step.name)(run, table)
+    checks = validate(run, table)
+    bundle = publish(run, table, checks)
+    describe_run(run, checks)
+    return {"bundle": str(Path(bundle)), "checks": checks}

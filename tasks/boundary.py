@@ -1,0 +1,108 @@
+"""The boundary of a stage: Prefect on one side, possibly confidential errors on the other."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+
+from pgsr_core.errors import PgsrError
+from tasks import failpoints, operator
+from tasks.run import RunRef
+from tasks.storage.zones import PRIVATE_UMASK
+
+P = ParamSpec("P")
+R = TypeVar("R")
+RETRY_DELAYS = [2.0, 10.0]
+
+
+class StageFailed(Exception):
+    """A stage failed; carries the stage and the class of the error, never its text.
+
+    Prefect keeps messages and tracebacks of exceptions in clear, so the original is written to
+    the operator's log and shown on the operator's terminal, and this one takes its place.
+    """
+
+    def __init__(self, stage: str, error: str, exit_code: int | None) -> None:
+        super().__init__(f"stage {stage} failed: {error}; the operator's log says more")
+        self.stage = stage
+        self.error = error
+        self.exit_code = exit_code
+
+    @property
+    def expected(self) -> bool:
+        """Whether the cause is known (bad input, a failed gate); trying again changes nothing."""
+        return self.exit_code is not None
+
+    def __reduce__(self) -> tuple[type[StageFailed], tuple[str, str, int | None]]:
+        return type(self), (self.stage, self.error, self.exit_code)
+
+
+def stage(
+    name: str, *, retry: bool
+) -> Callable[[Callable[Concatenate[RunRef, P], R]], Task[Concatenate[RunRef, P], R]]:
+    """Make a Prefect task of a stage: opaque arguments, no persisted result, scrubbed errors.
+
+    Args:
+        name: as in the run's status and in Prefect's pages.
+        retry: try again, with delays, after an unexpected error. Never for noise.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[RunRef, P], R],
+    ) -> Task[Concatenate[RunRef, P], R]:
+        @task(
+            name=name,
+            task_run_name=name,
+            retries=len(RETRY_DELAYS) if retry else 0,
+            retry_delay_seconds=RETRY_DELAYS,
+            retry_condition_fn=_worth_retrying,
+            persist_result=False,
+            cache_policy=NO_CACHE,
+            log_prints=False,
+        )
+        @functools.wraps(function)
+        def bounded(run: RunRef, *args: P.args, **kwargs: P.kwargs) -> R:
+            outcome = _attempt(name, run, lambda: function(run, *args, **kwargs))
+            if isinstance(outcome, StageFailed):
+                # Raised outside any except block: the original is not chained to it.
+                raise outcome
+            return outcome
+
+        return bounded
+
+    return decorate
+
+
+def _attempt(name: str, run: RunRef, action: Callable[[], R]) -> R | StageFailed:
+    """Run a stage's work and return its outcome, or what may be said of its failure."""
+    os.umask(PRIVATE_UMASK)
+    terminal = operator.terminal()
+    terminal.stage_started(name)
+    run.note(state="running", stage=name)
+    failpoints.reach(f"{name}.started")
+    try:
+        outcome = action()
+    except Exception as error:
+        operator.log_failure(run.folder.operator_log, name, error)
+        terminal.stage_failed(name, _without_frames(error))
+        exit_code = error.exit_code if isinstance(error, PgsrError) else None
+        run.note(state="failed", stage=name, error=type(error).__name__)
+        return StageFailed(name, type(error).__name__, exit_code)
+    failpoints.reach(f"{name}.finished")
+    return outcome
+
+
+def _without_frames(error: Exception) -> Exception:
+    """Let go of the frames behind an error: they hold open databases and confidential tables."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
+
+def _worth_retrying(_task: Any, _run: Any, state: Any) -> bool:
+    failure = state.result(raise_on_failure=False)
+    return not (isinstance(failure, StageFailed) and failure.expected)

@@ -1,0 +1,239 @@
+"""The plan: everything that a release will do, decided before anything is done.
+
+A plan is made from the configuration and the public inputs only (region tree, unit table), so
+it can be shown, stored and charged for without touching the persons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from pgsr_core.budget import split_over_levels
+from pgsr_core.canonical import json_digest
+from pgsr_core.errors import PgsrError
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.mechanisms import MECHANISMS, Mechanism
+from pgsr_core.noise.protocol import expected_absolute_noise
+from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.sensitivity import l1_sensitivity
+from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
+from tasks.configuration.model import Configuration, Exact, Section, render_release
+from tasks.ingestion.regions import RegionTable, read_regions
+from tasks.ingestion.source_digest import SourceFiles, resolve_source
+from tasks.ingestion.units import PublicUnits, read_units
+
+T = TypeVar("T")
+
+
+class LevelPlan(Section):
+    """What is measured at one level of the tree; level 1 is the root."""
+
+    level: int
+    regions: int
+    cells: int
+    epsilon: Exact
+    scale: Exact
+    expected_error: float = Field(description="expected absolute noise of one measured cell")
+
+
+class ReleasePlan(Section):
+    """A decided release: what the stages obey and what the ledger charges for."""
+
+    configuration: Configuration
+    folder: str
+    release: str
+    slot: date
+    code_version: str
+    tree_digest: str
+    units_digest: str | None
+    groups: int | None = Field(description="public number of groups; None: from the data")
+    sensitivity: int
+    levels: tuple[LevelPlan, ...]
+
+    @property
+    def product(self) -> str:
+        """The product's name."""
+        return self.configuration.product
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The query and the steps."""
+        return MECHANISMS[self.configuration.mechanism]
+
+    @property
+    def smallest_size(self) -> int:
+        """0 where a public unit table tells of empty units, else 1."""
+        return 1 if self.configuration.units_from_data else 0
+
+    @property
+    def sizes(self) -> range:
+        """The published sizes."""
+        return range(self.smallest_size, self.configuration.sizes.max + 1)
+
+    @property
+    def measured_sizes(self) -> range:
+        """The sizes of the measured query; see PublicFacts.measured_sizes."""
+        if self.mechanism.query is Query.CUMULATIVE:
+            return range(1, self.configuration.sizes.max + 1)
+        return self.sizes
+
+    @property
+    def scales(self) -> tuple[Fraction, ...]:
+        """Scale of the noise of each level, root first."""
+        return tuple(level.scale for level in self.levels)
+
+    @property
+    def destination(self) -> Path:
+        """The bundle's folder."""
+        to = Path(self.folder) / self.configuration.publish.to
+        return to / self.product / self.release
+
+    @property
+    def cost(self) -> Fraction:
+        """What is charged; a simulation is not private, so no ε describes it."""
+        return Fraction(0) if self.configuration.simulate else self.configuration.privacy.epsilon
+
+    def source_files(self) -> SourceFiles:
+        """The person files of this release's slot."""
+        return resolve_source(self.configuration.source, folder=Path(self.folder), slot=self.slot)
+
+    def measurement_descriptor(self, source_digest: str) -> dict[str, object]:
+        """Everything that the draw depends on; post-processing is not part of it."""
+        configuration = self.configuration
+        return {
+            "population": configuration.population.name,
+            "product": self.product,
+            "release": self.release,
+            "query": str(self.mechanism.query),
+            "neighbours": str(configuration.privacy.neighbours),
+            "epsilon": str(configuration.privacy.epsilon),
+            "split": [str(level.epsilon) for level in self.levels],
+            "largest_contribution": configuration.sizes.largest_contribution,
+            "largest_size": configuration.sizes.max,
+            "regions": self.tree_digest,
+            "units": self.units_digest or "from-data",
+            "simulation": configuration.simulate,
+            "source": source_digest,
+        }
+
+    def measurement_key(self, source_digest: str) -> str:
+        """The digest of the descriptor: one key, one draw."""
+        return json_digest(self.measurement_descriptor(source_digest))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with the public inputs that it was made from."""
+
+    plan: ReleasePlan
+    regions: RegionTable
+    groups_by_region: NDArray[np.int64] | None
+
+
+def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
+    """Decide a release from its configuration and public inputs.
+
+    Raises:
+        ConfigurationError: with every problem of the configuration's facts at once.
+    """
+    configuration = loaded.configuration
+    problems: list[Problem] = []
+
+    def attempt(location: Location, action: Callable[[], T]) -> T | None:
+        try:
+            return action()
+        except (PgsrError, ValueError) as error:
+            problems.append(loaded.problem(location, str(error)))
+            return None
+
+    release = attempt(("release",), lambda: render_release(configuration, slot))
+    attempt(
+        ("source", "persons"),
+        lambda: resolve_source(configuration.source, folder=loaded.folder, slot=slot),
+    )
+    regions = attempt(
+        ("regions",), lambda: read_regions(configuration.regions, folder=loaded.folder)
+    )
+    key = configuration.publish.signing_key
+    public = loaded.folder / configuration.publish.to
+    if not public.parent.is_dir():
+        problems.append(loaded.problem(("publish", "to"), "there is no folder to make it in"))
+    if key is not None and not (loaded.folder / key).is_file():
+        problems.append(loaded.problem(("publish", "signing_key"), "there is no such file"))
+    units: PublicUnits | None = None
+    levels: tuple[LevelPlan, ...] | None = None
+    if regions is not None:
+        tree = regions.tree
+        if not configuration.units_from_data:
+            units = attempt(("units",), lambda: _read_units(loaded, tree))
+        levels = attempt(("privacy", "split"), lambda: _plan_levels(configuration, tree))
+    if problems or regions is None or release is None or levels is None:
+        raise ConfigurationError(loaded.path, problems)
+    plan = ReleasePlan(
+        configuration=configuration,
+        folder=str(loaded.folder),
+        release=release,
+        slot=slot,
+        code_version=version("pgsr"),
+        tree_digest=regions.tree.digest,
+        units_digest=units.digest if units else None,
+        groups=int(units.groups_by_region[0]) if units else None,
+        sensitivity=_sensitivity(configuration),
+        levels=levels,
+    )
+    return Planned(plan, regions, units.groups_by_region if units else None)
+
+
+def _read_units(loaded: LoadedConfiguration, tree: RegionTree) -> PublicUnits:
+    resources = loaded.configuration.resources
+    return read_units(
+        loaded.configuration.units,
+        tree,
+        folder=loaded.folder,
+        memory_limit=resources.memory_limit,
+        threads=resources.threads,
+    )
+
+
+def _sensitivity(configuration: Configuration) -> int:
+    return l1_sensitivity(
+        MECHANISMS[configuration.mechanism].query,
+        neighbours=configuration.privacy.neighbours,
+        largest_contribution=configuration.sizes.largest_contribution,
+        largest_size=configuration.sizes.max,
+    )
+
+
+def _plan_levels(configuration: Configuration, tree: RegionTree) -> tuple[LevelPlan, ...]:
+    privacy = configuration.privacy
+    shares = None if privacy.split == "uniform" else privacy.split
+    epsilons = split_over_levels(privacy.epsilon, levels=tree.levels, shares=shares)
+    counts_zero = (
+        MECHANISMS[configuration.mechanism].query is Query.COUNTS
+        and not configuration.units_from_data
+    )
+    columns = configuration.sizes.max + (1 if counts_zero else 0)
+    sensitivity = _sensitivity(configuration)
+    return tuple(
+        LevelPlan(
+            level=number,
+            regions=int(regions),
+            cells=int(regions) * columns,
+            epsilon=epsilon,
+            scale=sensitivity / epsilon,
+            expected_error=expected_absolute_noise(sensitivity / epsilon),
+        )
+        for number, (epsilon, regions) in enumerate(
+            zip(epsilons, np.diff(tree.level_start), strict=True), start=1
+        )
+    )

@@ -1,0 +1,175 @@
+"""A run: the decided plan of one release, and the stores and ledger that its stages use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pgsr_core.errors import PgsrError
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.postprocessing.protocol import PublicFacts
+from tasks.configuration.plan import Planned, ReleasePlan
+from tasks.ledger.ledger import Ledger
+from tasks.storage.duck import connect
+from tasks.storage.tables import MatrixStore, read_regions_table, write_regions
+from tasks.storage.zones import Home, RunFolder, write_private
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class NoSuchRun(PgsrError):
+    """A release was named that was never started here."""
+
+
+class NoMeasurements(PgsrError):
+    """A stage right of the barrier was started before anything was measured."""
+
+    def __init__(self, ref: RunRef) -> None:
+        super().__init__(f"{ref.name} has no measurements yet. Remedy: pgsr resume {ref.name}.")
+
+
+@dataclass(frozen=True)
+class RunRef:
+    """What Prefect is given of a run: names, never data."""
+
+    home: str
+    product: str
+    release: str
+
+    @property
+    def name(self) -> str:
+        """PRODUCT/RELEASE."""
+        return f"{self.product}/{self.release}"
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where its files are."""
+        return Home(Path(self.home)).run(self.product, self.release)
+
+    def ledger(self) -> Ledger:
+        """Open the ledger."""
+        return Ledger(Home(Path(self.home)).ledger_url)
+
+    def note(self, *, state: str, stage: str, error: str | None = None) -> None:
+        """Tell the status page where the run stands."""
+        self.ledger().set_state(self.product, self.release, state=state, stage=stage, error=error)
+
+    def open(self) -> Run:
+        """Read the run's plan.
+
+        Raises:
+            NoSuchRun: it was never started here.
+        """
+        try:
+            plan = ReleasePlan.model_validate_json(self.folder.plan.read_bytes())
+        except FileNotFoundError:
+            raise NoSuchRun(
+                f"{self.name} was never started here. Remedy: see pgsr status for the names, or "
+                "start it with pgsr release."
+            ) from None
+        return Run(self, plan)
+
+
+@dataclass(frozen=True)
+class Run:
+    """An open run. Stages right of the barrier use `safe` and `facts` only."""
+
+    ref: RunRef
+    plan: ReleasePlan
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Budgets and measurements."""
+        return self.ref.ledger()
+
+    @cached_property
+    def _regions(self) -> tuple[RegionTree, NDArray[np.int64] | None]:
+        """Read once, before the store is open for anything else: one connection at a time."""
+        with connect(self.ref.folder.safe_store, read_only=True) as connection:
+            return read_regions_table(connection)
+
+    @property
+    def tree(self) -> RegionTree:
+        """The public region tree."""
+        return self._regions[0]
+
+    @property
+    def groups_by_region(self) -> NDArray[np.int64]:
+        """G_r of every region of the public unit table."""
+        groups = self._regions[1]
+        if groups is None:
+            raise ValueError("this release has no public unit table")
+        return groups
+
+    def facts(self, groups: int) -> PublicFacts:
+        """The public facts; G comes with the measurements where it is taken from the data."""
+        tree, groups_by_region = self._regions
+        return PublicFacts(
+            tree=tree,
+            smallest_size=self.plan.smallest_size,
+            largest_size=self.plan.configuration.sizes.max,
+            groups=groups,
+            groups_by_region=groups_by_region,
+            scales=self.plan.scales,
+        )
+
+    @contextmanager
+    def safe(self, *, read_only: bool = False) -> Iterator[MatrixStore]:
+        """The store right of the barrier."""
+        tree = self.tree
+        with self.safe_connection(read_only=read_only) as connection:
+            yield MatrixStore(connection, tree)
+
+    @contextmanager
+    def safe_connection(
+        self, *, read_only: bool = False, writable_folder: Path | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The same store for SQL: gates and publication."""
+        _ = self._regions
+        with connect(
+            self.ref.folder.safe_store,
+            read_only=read_only,
+            writable_folder=writable_folder,
+            memory_limit=self.plan.configuration.resources.memory_limit,
+            threads=self.plan.configuration.resources.threads,
+        ) as connection:
+            yield connection
+
+    @contextmanager
+    def confidential(
+        self, *, readable: tuple[Path, ...] = ()
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, MatrixStore]]:
+        """The store left of the barrier: the connection for SQL and its matrices."""
+        with connect(
+            self.ref.folder.confidential_store,
+            readable=readable,
+            memory_limit=self.plan.configuration.resources.memory_limit,
+            threads=self.plan.configuration.resources.threads,
+        ) as connection:
+            yield connection, MatrixStore(connection, self.tree, key=self.source_key())
+
+    def source_key(self) -> bytes:
+        """The installation's secret for digests of confidential data."""
+        return Home(Path(self.ref.home)).source_key()
+
+
+def create_run(planned: Planned, home: Home) -> RunRef:
+    """Store a decided plan and its public inputs where the stages find them."""
+    plan = planned.plan
+    ref = RunRef(str(home.root), plan.product, plan.release)
+    home.create()
+    ref.folder.create()
+    with connect(ref.folder.safe_store) as connection:
+        write_regions(
+            connection, planned.regions.tree, planned.regions.labels, planned.groups_by_region
+        )
+    write_private(ref.folder.plan, plan.model_dump_json(indent=2).encode())
+    return ref

@@ -1,0 +1,80 @@
+"""Before the first stage: decide the plan and see that the release may go on at all."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from tasks.configuration.loading import LoadedConfiguration, load_configuration
+from tasks.configuration.plan import Planned, make_plan
+from tasks.ingestion.errors import FileChanged
+from tasks.ingestion.files import find_table
+from tasks.ingestion.source_digest import keyed_source_digest
+from tasks.ingestion.units import PublicUnits, units_digest
+from tasks.ledger.ledger import MeasurementRequest
+from tasks.run import Run, RunRef, create_run
+from tasks.storage.zones import Home
+
+
+def home_of(loaded: LoadedConfiguration) -> Home:
+    """The installation that a configuration belongs to."""
+    return Home.locate(beside=loaded.folder)
+
+
+def prepare(configuration: Path, *, slot: date) -> RunRef:
+    """Decide a release and store its plan; a release that was measured must be the same one.
+
+    Raises:
+        ConfigurationError: everything that is wrong with the configuration.
+        BudgetExceeded: the release does not fit the population's budget.
+        ReleaseHasOtherMeasurements: the name stands for other measurements.
+    """
+    loaded = load_configuration(configuration)
+    planned = make_plan(loaded, slot=slot)
+    home = home_of(loaded)
+    refuse_early(planned, home)
+    return create_run(planned, home)
+
+
+def refuse_early(planned: Planned, home: Home) -> None:
+    """Say no before any work is done, where the ledger will say no later anyway."""
+    plan = planned.plan
+    ref = RunRef(str(home.root), plan.product, plan.release)
+    ledger = ref.ledger()
+    measured = ledger.measurement(plan.product, plan.release)
+    if measured is None:
+        population = plan.configuration.population
+        ledger.account(population.name, budget=population.budget).require(plan.cost)
+    else:
+        measured.require_same(measurement_request(Run(ref, plan)))
+
+
+def measurement_request(run: Run) -> MeasurementRequest:
+    """What the ledger is asked to charge for: the plan and the data as they are now."""
+    plan = run.plan
+    digest = keyed_source_digest(plan.source_files(), key=run.source_key())
+    return MeasurementRequest(
+        key=plan.measurement_key(digest),
+        population=plan.configuration.population.name,
+        budget=plan.configuration.population.budget,
+        product=plan.product,
+        release=plan.release,
+        epsilon=plan.cost,
+        descriptor=plan.measurement_descriptor(digest),
+    )
+
+
+def public_units(run: Run) -> PublicUnits | None:
+    """The unit table that the plan was made from; None where units come from the data.
+
+    Raises:
+        FileChanged: the table is no longer the one that was planned with.
+    """
+    configuration = run.plan.configuration
+    if configuration.units_from_data:
+        return None
+    files = find_table([configuration.units], label="units", folder=Path(run.plan.folder))
+    digest = units_digest(files)
+    if digest != run.plan.units_digest:
+        raise FileChanged(table="units")
+    return PublicUnits(files=files, groups_by_region=run.groups_by_region, digest=digest)

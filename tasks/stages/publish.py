@@ -1,0 +1,123 @@
+"""Publish: build the bundle in a staging folder and rename it into the public folder.
+
+Right of the barrier: reads the safe store and the ledger's account.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pgsr_core.budget import Account
+from tasks import failpoints, operator
+from tasks.boundary import stage
+from tasks.ledger.ledger import Measurement
+from tasks.publication.bundle import build_bundle
+from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
+from tasks.publication.place import (
+    confirm_published,
+    is_published,
+    make_public_folder,
+    publish_bundle,
+    recorded_digests,
+    staging_folder,
+)
+from tasks.run import NoMeasurements, Run, RunRef
+from tasks.storage.tables import MatrixStore, TableRef
+
+STAGE = "publish"
+
+
+@stage(STAGE, retry=True)
+def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
+    """Publish the validated table; the same release published before is left as it is.
+
+    Raises:
+        AlreadyPublished: another bundle stands at the release's place.
+        GateNotPassed: a check is missing or failed.
+    """
+    run = ref.open()
+    plan = run.plan
+    destination = plan.destination
+    digests = _digests(run, table)
+    if is_published(destination) and recorded_digests(destination) == digests:
+        published = confirm_published(destination)
+    else:
+        to = destination.parent.parent
+        make_public_folder(to)
+        with staging_folder(to, plan.product, plan.release) as staging:
+            staging.bundle.mkdir()
+            with run.safe_connection(writable_folder=staging.folder) as connection:
+                store = MatrixStore(connection, run.tree)
+                store.read(table, sizes=plan.sizes)  # what is published is what was judged
+                facts = _bundle_facts(run, store, checks, digests)
+                formats = plan.configuration.publish.formats
+                build_bundle(connection, staging.bundle, facts, formats=formats)
+            failpoints.reach("publish.staged")
+            published = publish_bundle(staging.bundle, staging.destination)
+    failpoints.reach("publish.renamed")
+    run.ledger.record(
+        "published", ref.product, ref.release, digests=digests, files=dict(published.checksums)
+    )
+    ref.note(state="published", stage=STAGE)
+    operator.terminal().stage_finished(STAGE, f"{len(published.checksums)} files")
+    return str(published.folder)
+
+
+def _digests(run: Run, table: TableRef) -> dict[str, str]:
+    return {"measurements": _measurement(run).digest, table.table: table.digest}
+
+
+def _measurement(run: Run) -> Measurement:
+    measurement = run.ledger.measurement(run.ref.product, run.ref.release)
+    if measurement is None:
+        raise NoMeasurements(run.ref)
+    return measurement
+
+
+def _bundle_facts(
+    run: Run, store: MatrixStore, checks: list[dict[str, Any]], digests: dict[str, str]
+) -> BundleFacts:
+    plan = run.plan
+    configuration = plan.configuration
+    measurement = _measurement(run)
+    account: Account = run.ledger.account(configuration.population.name)
+    records = {step.name: store.record(step.name) for step in plan.mechanism.steps}
+    return BundleFacts(
+        product=plan.product,
+        release=plan.release,
+        published_on=datetime.now(UTC).date(),
+        code_version=plan.code_version,
+        simulation=measurement.simulation,
+        population=configuration.population.name,
+        unit_of_privacy=configuration.population.unit_of_privacy,
+        epsilon=configuration.privacy.epsilon,
+        levels=tuple(
+            LevelFacts(
+                level=level.level,
+                regions=level.regions,
+                cells=level.cells,
+                epsilon=level.epsilon,
+                scale=level.scale,
+                expected_absolute_noise=level.expected_error,
+            )
+            for level in plan.levels
+        ),
+        neighbours=configuration.privacy.neighbours,
+        sensitivity=plan.sensitivity,
+        query=plan.mechanism.query,
+        mechanism=plan.mechanism.name,
+        notation=plan.mechanism.notation,
+        sampler=measurement.sampler,
+        units_from_data=configuration.units_from_data,
+        groups=measurement.groups,
+        smallest_size=plan.smallest_size,
+        largest_size=configuration.sizes.max,
+        largest_contribution=configuration.sizes.largest_contribution,
+        keeps_region_totals=plan.mechanism.keeps_region_totals,
+        spent_on_population=account.spent,
+        budget=account.budget,
+        checks=tuple(CheckFacts(**check) for check in checks),
+        certificates={name: record.certificate for name, record in records.items() if record},
+        digests=digests,
+    )
