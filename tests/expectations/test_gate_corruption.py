@@ -18,7 +18,7 @@ from gate_releases import (
     sound_values,
     store,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expectations import Promises, Suite, frames, run_gates, suites
@@ -321,9 +321,7 @@ def releases(draw):
     return facts_of(tree, values, smallest_size=draw(st.integers(0, 1))), values
 
 
-QUICK = settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=6, deadline=None)  # a run of the gates takes a third of a second
 
 
 @QUICK
