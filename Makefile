@@ -1,0 +1,41 @@
+# Two commands for everybody: `make demo` and `make test`. Each sets up what it needs.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench lock setup clean help
+
+help: ## say what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY) ## make the virtual environment from the lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"pgsr needs Python 3.11 to 3.13, this is {v[0]}.{v[1]}: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## release a made-up population, end to end
+	$(BIN)/pgsr demo
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(READY) ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY) ## measure the solvers against their peers (minutes; needs a quiet machine)
+	$(BIN)/python -m benchmarks
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade -q -o requirements.lock
+
+clean: ## remove what set-up and demonstrations made
+	rm -rf $(VENV) demo
