@@ -68,7 +68,7 @@ def isotonic_integers(noisy: Int, *, upper: Int, lower: int = 0) -> Int:
         ValuesTooLarge: the exact comparison could overflow 64 bits.
         IsotonicInputError: shapes do not fit, or an upper bound is below the lower one.
     """
-    values = _read_only(np.ascontiguousarray(_matrix(noisy, np.int64), dtype=np.int64))
+    values = read_only(np.ascontiguousarray(_matrix(noisy, np.int64), dtype=np.int64))
     rows, columns = values.shape
     bounds = np.array(np.broadcast_to(np.asarray(upper, dtype=np.int64), (rows,)))
     _check_bounds(bounds, lower)
@@ -96,7 +96,7 @@ def isotonic_real(
         IsotonicInputError: shapes do not fit, numbers are not finite, weights are not positive,
             or an upper bound is below the lower one.
     """
-    cells = _read_only(np.ascontiguousarray(_matrix(values, np.float64), dtype=np.float64))
+    cells = read_only(np.ascontiguousarray(_matrix(values, np.float64), dtype=np.float64))
     rows = cells.shape[0]
     bounds = np.array(np.broadcast_to(np.asarray(upper, dtype=np.float64), (rows,)))
     _check_bounds(bounds, lower)
@@ -130,7 +130,7 @@ def _weight_rows(weights: Real | None, shape: tuple[int, ...]) -> Real:
             f"weights of shape {weight.shape} do not fit a table of shape {shape}. "
             f"Remedy: give one weight for each column or for each cell."
         ) from error
-    return cast(Real, _read_only(np.ascontiguousarray(spread)))
+    return cast(Real, read_only(np.ascontiguousarray(spread)))
 
 
 def _check_bounds(upper: Int | Real, lower: float) -> None:
@@ -140,7 +140,7 @@ def _check_bounds(upper: Int | Real, lower: float) -> None:
         )
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view: numba compiles once, whether or not the caller's array is frozen."""
     view = array.view()
     view.setflags(write=False)
@@ -176,7 +176,7 @@ def _candidate_points(values: Int, lower: int, position: Int, height: Int) -> in
 
 
 @njit(cache=True)
-def _drop_points_below_neighbours(position: Int, height: Int, last: int) -> int:
+def _drop_points_below_neighbours(position: Int, height: Int | Real, last: int) -> int:
     """Drop, at once, every point on or below the chord of its two neighbours.
 
     Such a point is no vertex of the hull, whatever happens to its neighbours, so one pass
@@ -199,8 +199,11 @@ def _drop_points_below_neighbours(position: Int, height: Int, last: int) -> int:
 
 
 @njit(cache=True)
-def _upper_hull(position: Int, height: Int, last: int) -> int:
-    """Leave the vertices of the upper hull of points 0..last in place; index of the last one."""
+def upper_hull(position: Int, height: Int | Real, last: int) -> int:
+    """Leave the vertices of the upper hull of points 0..last in place; index of the last one.
+
+    Points come from left to right; exact for integer heights.
+    """
     for _ in range(BULK_PASSES):
         if last > 1:
             last = _drop_points_below_neighbours(position, height, last)
@@ -230,7 +233,7 @@ def _fit_integer_row(
     dropped in bulk, so that random noise does not cost a mispredicted branch for each cell.
     """
     last = _candidate_points(values, lower, position, height)
-    top = _upper_hull(position, height, last)
+    top = upper_hull(position, height, last)
     for b in range(top):
         length = position[b + 1] - position[b]
         level = (2 * (height[b + 1] - height[b]) + length) // (2 * length)
