@@ -103,9 +103,12 @@ class OpenTable:
             yield file + 1, sql, bound
 
     def key(self, role: str, *, integer: bool) -> str:
-        """Write an id's value for comparison: BIGINT, or else text with empty as null."""
+        """Write an id's value for comparison: BIGINT, or else text with empty as null.
+
+        Neither can be taken for non-null on the word of a Parquet file's statistics.
+        """
         if integer:
-            return f"CAST({role} AS BIGINT)"
+            return f"CAST({role} AS BIGINT) | 0"
         return f"NULLIF(CAST({role} AS VARCHAR), '')"
 
     def is_integer(self, role: str) -> bool:
