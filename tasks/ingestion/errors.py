@@ -20,14 +20,6 @@ class RowInFile(int):
         """Say row and file, as it stands in a message."""
         return f"{int(self)} of file {self.file}"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Keep the file when the error that holds this position is copied."""
-        return _row_in_file, (int(self), self.file)
-
-
-def _row_in_file(row: int, file: int) -> RowInFile:
-    return RowInFile(row, file=file)
-
 
 # Files
 

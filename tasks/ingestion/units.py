@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,8 @@ def read_units(
         path: CSV or Parquet, or a pattern of either, relative to ``folder``.
         tree: the regions.
         folder: where relative paths start.
-        spill_folder: where to put what memory cannot hold; without it nothing spills.
+        spill_folder: where to put, for the while, what memory cannot hold; the system's
+            folder for temporary files if not given (the table is public).
         memory_limit: as DuckDB spells it.
         threads: how many; None leaves it to DuckDB.
 
@@ -79,10 +81,11 @@ def read_units(
     """
     files = find_table([path], label=_LABEL, folder=folder)
     with (
+        TemporaryDirectory(prefix="pgsr-", dir=spill_folder) as spill,
         connect(
             None,
             readable=files.readable,
-            writable_folder=spill_folder,
+            writable_folder=Path(spill),
             memory_limit=memory_limit,
             threads=threads,
         ) as connection,

@@ -596,18 +596,3 @@ def test_a_unit_table_that_is_not_the_checked_one_is_refused(tmp_path: Path) -> 
     (tmp_path / "units.csv").write_text(GOOD_UNITS + "u4,south\n")
     with pytest.raises(errors.FileChanged):
         reopen_units("units.csv", folder=tmp_path, **facts)
-
-
-def test_running_out_of_memory_is_a_matter_of_the_machine_and_safe_to_try_again(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "regions.csv").write_text(GOOD_REGIONS)
-    tree = read_regions("regions.csv", folder=tmp_path).tree
-    with duckdb.connect() as connection:
-        connection.sql(
-            "SELECT 'a unit with a long name ' || range AS unit, 'north' AS region "
-            "FROM range(400000)"
-        ).write_parquet(str(tmp_path / "units.parquet"))
-    with pytest.raises(errors.OutOfMemory) as caught:
-        read_units("units.parquet", tree, folder=tmp_path, memory_limit="16MB")
-    assert caught.value.exit_code == 3
