@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,12 @@ from benchmarks.isotonic import CUMULATIVE_SCALE
 from benchmarks.rows import Bar, Benchmark, Effort, Row, at_most
 from benchmarks.timing import TWO_THREADS, best_seconds, threads
 from benchmarks.workloads import Workload
-from pgsr_core.solvers.projection import project, round_consistently
+from pgsr_core.solvers.projection import Projection, project, round_consistently
 
 TOLERANCE = 1e-2
 
 
-def solver(load: Workload, weights: Sequence[int] | None = None) -> Callable[[], Any]:
+def solver(load: Workload, weights: Sequence[int] | None = None) -> Callable[[], Projection]:
     return lambda: project(
         load.tree,
         load.noisy,
