@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -219,13 +220,20 @@ class Configuration(Section):
             raise ValueError(f"must be one of {', '.join(sorted(MECHANISMS))}")
         return name
 
-    @model_validator(mode="after")
-    def _simulation(self) -> Configuration:
-        if self.seed is not None and not self.simulate:
-            raise ValueError("a seed is for simulate: true only; a release is never seeded")
-        if self.simulate and self.publish.signing_key is not None:
+    @field_validator("simulate")
+    @classmethod
+    def _never_signed(cls, simulate: bool, info: ValidationInfo) -> bool:
+        publish = info.data.get("publish")
+        if simulate and publish is not None and publish.signing_key is not None:
             raise ValueError("a simulation is not private and cannot be signed")
-        return self
+        return simulate
+
+    @field_validator("seed")
+    @classmethod
+    def _never_in_a_release(cls, seed: int | None, info: ValidationInfo) -> int | None:
+        if seed is not None and not info.data.get("simulate"):
+            raise ValueError("is for simulate: true only; a release is never seeded")
+        return seed
 
     @property
     def units_from_data(self) -> bool:

@@ -41,14 +41,15 @@ class SourceChanged(Refused):
 @stage("recall", retry=True)
 def recall(ref: RunRef) -> TableRef | None:
     """Bring back the measurements of a release that was drawn before; None if it was not."""
-    run = ref.open()
-    measurement = run.ledger.measurement(ref.product, ref.release)
-    if measurement is None:
-        operator.terminal().stage_finished("recall", "no measurements yet")
-        return None
-    table = _materialise(run, measurement)
-    operator.terminal().stage_finished("recall", "measurements are in the ledger; not drawn again")
+    table = _recalled(ref.open())
+    note = "no measurements yet" if table is None else "from the ledger; not drawn again"
+    operator.terminal().stage_finished("recall", note)
     return table
+
+
+def _recalled(run: Run) -> TableRef | None:
+    measurement = run.ledger.measurement(run.ref.product, run.ref.release)
+    return None if measurement is None else _materialise(run, measurement)
 
 
 @stage(STAGE, retry=False)

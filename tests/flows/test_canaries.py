@@ -1,0 +1,202 @@
+"""Distinctive values planted in the raw data are found nowhere outside the confidential zone."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+from pgsr_core.errors import PgsrError
+
+PERSON = "PERSONCANARYxq7"
+UNIT = "UNITCANARYzk3"
+QUANTITY = 918_273_645
+CANARIES = (PERSON, UNIT, str(QUANTITY))
+CONFIGURATION = f"""\
+product: canaries
+release: first
+population: {{name: birds, budget: "4", unit_of_privacy: bird}}
+source:
+  persons: persons.parquet
+  columns: {{person: bird, unit: nest, region: tree, quantity: eggs}}
+regions: regions.csv
+units: UNITS
+sizes: {{max: 6, largest_contribution: {10**9}}}
+privacy: {{epsilon: "2", neighbours: add-remove, split: uniform}}
+publish: {{to: public}}
+"""
+STAGES = ["recall", "ingest", "cumulative", "noise", "isotonic", "cpwl", "validate", "publish"]
+
+
+@pytest.fixture
+def nests(tmp_path: Path) -> Path:
+    """A small population whose ids and one quantity are unmistakable."""
+    folder = tmp_path / "nests"
+    folder.mkdir()
+    rows = [(f"{PERSON}{i}", f"{UNIT}{i // 3}", ("oak", "elm")[(i // 3) % 2], 1) for i in range(60)]
+    rows[7] = (*rows[7][:3], QUANTITY)
+    persons = pd.DataFrame(rows, columns=["bird", "nest", "tree", "eggs"])
+    persons.to_parquet(folder / "persons.parquet")
+    (folder / "regions.csv").write_text("region,parent\nwood,\noak,wood\nelm,wood\n")
+    (folder / "product.yaml").write_text(CONFIGURATION.replace("UNITS", "from-data"))
+    return folder
+
+
+def encodings(canary: str) -> Iterator[bytes]:
+    yield canary.encode()
+    yield canary.encode("utf-16-le")
+    yield canary.encode().hex().encode()
+    for shift in range(3):
+        # Base64 of a text depends on its position modulo 3; the middle is the same whatever
+        # stands around it.
+        encoded = base64.b64encode(b"\0" * shift + canary.encode())
+        yield encoded[4 if shift else 0 : -4]
+
+
+def readings(path: Path) -> Iterator[bytes]:
+    """A file's bytes, and what is inside where it is a compressed or a database file."""
+    raw = path.read_bytes()
+    yield raw
+    if path.suffix == ".parquet":
+        yield pd.read_parquet(path).to_csv().encode()
+    elif path.suffix == ".duckdb":
+        yield from duckdb_tables(path)
+    elif raw.startswith(b"SQLite format 3"):
+        yield from sqlite_blobs(path)
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            yield from (archive.read(name) for name in archive.namelist())
+
+
+def duckdb_tables(path: Path) -> Iterator[bytes]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        for (table,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall():
+            yield connection.sql(f'FROM "{table}"').df().to_csv().encode()
+
+
+def sqlite_blobs(path: Path) -> Iterator[bytes]:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (table,) in tables.fetchall():
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                for cell in row:
+                    if isinstance(cell, bytes):
+                        yield cell
+                        try:
+                            yield zlib.decompress(cell)
+                        except zlib.error:
+                            continue
+                    else:
+                        yield str(cell).encode()
+
+
+def leaks(root: Path, *, besides: tuple[Path, ...]) -> list[tuple[str, str]]:
+    found = []
+    for path in sorted(root.rglob("*")):
+        if not path.is_file() or any(path.is_relative_to(zone) for zone in besides):
+            continue
+        for content in readings(path):
+            found += [
+                (str(path), canary)
+                for canary in CANARIES
+                if any(form in content for form in encodings(canary))
+            ]
+    return found
+
+
+@pytest.fixture
+def leaked(
+    nests: Path, prefect_server: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> Callable[[], list[tuple[str, str]]]:
+    """Looks through the run's files, Prefect's, and everything that was printed."""
+
+    def look() -> list[tuple[str, str]]:
+        allowed = (nests / "persons.parquet", nests / ".pgsr" / "confidential")
+        printed = capfd.readouterr()
+        terminal = [
+            ("terminal", canary) for canary in CANARIES if canary in printed.out + printed.err
+        ]
+        prefect = leaks(Path(prefect_server["PREFECT_HOME"]), besides=())
+        return terminal + prefect + leaks(nests, besides=allowed)
+
+    return look
+
+
+def test_the_search_itself_finds_what_is_there(nests: Path) -> None:
+    found = {canary for _, canary in leaks(nests, besides=())}
+    assert found == set(CANARIES)
+    (nests / "note.txt").write_bytes(b"##" + base64.b64encode(b"x" + PERSON.encode() + b"yy"))
+    assert any(path.endswith("note.txt") for path, _ in leaks(nests, besides=()))
+
+
+def test_nothing_confidential_leaves_its_zone_in_a_successful_run(
+    nests: Path,
+    release_in_process: Callable[[Path], None],
+    leaked: Callable[[], list[tuple[str, str]]],
+) -> None:
+    release_in_process(nests / "product.yaml")
+    assert (nests / "public" / "canaries" / "first" / "group_sizes.parquet").is_file()
+    assert leaked() == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_confidential_leaves_its_zone_when_a_stage_fails(
+    nests: Path,
+    stage: str,
+    release_in_process: Callable[[Path], None],
+    leaked: Callable[[], list[tuple[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_in(stage, monkeypatch)
+    with pytest.raises(PgsrError) as caught:
+        release_in_process(nests / "product.yaml")
+    assert stage in str(caught.value)
+    log = nests / ".pgsr" / "confidential" / "canaries" / "first" / "operator.log"
+    assert PERSON in log.read_text()  # the operator is told everything, where only he can read
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert leaked() == []
+    assert not (nests / "public" / "canaries").exists() or not list(
+        (nests / "public" / "canaries").iterdir()
+    )
+
+
+def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a stage die of an unforeseen error whose text, cause and frames hold the canaries."""
+    from tasks.stages import cumulative, ingest, noise, post_process, publish, validate
+
+    def explode(*_args: object, **_kwargs: object) -> None:
+        secret = f"{PERSON}1 of {UNIT}2 has {QUANTITY}"
+        try:
+            raise KeyError(secret)
+        except KeyError as error:
+            raise RuntimeError(secret) from error
+
+    target, name = {
+        "recall": (noise, "_recalled"),
+        "ingest": (ingest, "ingest_persons"),
+        "cumulative": (cumulative, "cumulative_from_counts"),
+        "noise": (noise, "_draw"),
+        "isotonic": (post_process, "_compute"),
+        "cpwl": (post_process, "_compute"),
+        "validate": (validate, "run_gates"),
+        "publish": (publish, "build_bundle"),
+    }[stage]
+    original = getattr(target, name)
+
+    def only_here(*args: object, **kwargs: object) -> object:
+        if stage in {"isotonic", "cpwl"} and args[2].name != stage:  # type: ignore[attr-defined]
+            return original(*args, **kwargs)
+        return explode()
+
+    monkeypatch.setattr(target, name, only_here)
+    steps = (post_process.post_process("isotonic"), post_process.post_process("cpwl"))
+    stages = (noise.recall, ingest.ingest, cumulative.cumulative, *steps)
+    for task in (*stages, validate.validate, publish.publish):
+        monkeypatch.setattr(task, "retries", 0)

@@ -1,0 +1,159 @@
+"""The whole pipeline through the command line, on a small real population."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.flows.commandline import Pgsr, broken_promises, edit
+
+HOUSEHOLDS = 13_787
+
+
+def group_count(folder: Path) -> int:
+    with duckdb.connect() as connection:
+        [(units,)] = connection.sql(f"SELECT count(*) FROM '{folder}/units.parquet'").fetchall()
+    return int(units)
+
+
+@pytest.mark.parametrize("mechanism", ["cumulative", "direct"])
+def test_a_release_keeps_every_promise_when_checked_by_an_independent_script(
+    pgsr: Pgsr, virginia: Path, mechanism: str
+) -> None:
+    edit(virginia / "product.yaml", "mechanism: cumulative", f"mechanism: {mechanism}")
+    outcome = pgsr.json("release", "product.yaml", cwd=virginia)
+    assert outcome["spent"] == outcome["epsilon"] == "1/2"
+    assert outcome["checks"]
+    assert all(outcome["checks"].values())
+    bundle = Path(outcome["bundle"])
+    assert broken_promises(bundle, groups=group_count(virginia), sizes=8) == []
+
+
+def test_units_from_data_publish_sizes_from_one_and_keep_the_number_of_groups_found(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    edit(virginia / "product.yaml", "units: units.parquet", "units: from-data")
+    bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
+    assert broken_promises(bundle, groups=HOUSEHOLDS, sizes=7) == []
+    privacy = json.loads((bundle / "privacy.json").read_text())
+    assert "equal" in json.dumps(privacy)  # ε holds between neighbours with equal G
+
+
+def test_the_independent_script_finds_one_changed_cell(pgsr: Pgsr, virginia: Path) -> None:
+    bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS FROM '{bundle}/group_sizes.parquet'")
+        connection.execute(
+            "UPDATE t SET count = count + 1 WHERE level = 4 AND size = 3 AND rowid = "
+            "(SELECT min(rowid) FROM t WHERE level = 4 AND size = 3)"
+        )
+        connection.execute(f"COPY t TO '{bundle}/group_sizes.parquet'")
+    found = {
+        promise for promise, _ in broken_promises(bundle, groups=group_count(virginia), sizes=8)
+    }
+    assert {"consistency", "faithfulness", "both formats say the same"} <= found
+
+
+def test_running_a_release_again_spends_nothing_and_changes_nothing(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    first = pgsr.json("release", "product.yaml", cwd=virginia)
+    bundle = Path(first["bundle"])
+    before = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    second = pgsr.json("release", "product.yaml", cwd=virginia)
+    assert second["spent"] == first["spent"]
+    assert {path.name: path.read_bytes() for path in bundle.iterdir()} == before
+
+
+def test_the_same_name_with_other_data_or_budget_is_refused_and_says_what_differs(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    pgsr.json("release", "product.yaml", cwd=virginia)
+    edit(virginia / "product.yaml", "epsilon: '0.5'", "epsilon: '0.25'")
+    refused = pgsr("release", "product.yaml", cwd=virginia)
+    assert refused.returncode == 2
+    assert "epsilon" in refused.stderr
+    assert "never drawn again" in refused.stderr
+    [account] = pgsr.json("budget", cwd=virginia)
+    assert account["spent"] == "1/2"
+
+
+def test_a_release_that_passes_the_budget_is_refused_with_both_figures(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    edit(virginia / "product.yaml", "epsilon: '0.5'", "epsilon: '4.5'")
+    refused = pgsr("release", "product.yaml", cwd=virginia)
+    assert refused.returncode == 1
+    assert "requested epsilon 4.5, remaining 4" in refused.stderr
+    assert not (virginia / "public" / "household-sizes").exists()
+    checked = pgsr("check", "product.yaml", cwd=virginia)
+    assert checked.returncode == 1
+
+
+def test_check_prints_the_plan_and_touches_nothing(pgsr: Pgsr, virginia: Path) -> None:
+    before = sorted(virginia.rglob("*"))
+    plan = pgsr.json("check", "product.yaml", cwd=virginia)
+    assert [level["scale"] for level in plan["levels"]] == ["8"] * 4  # 4 levels share 1/2
+    assert plan["cost"] == "1/2"
+    shown = pgsr("check", "product.yaml", cwd=virginia)
+    assert shown.returncode == 0
+    assert "Nothing was touched" in shown.stdout
+    assert sorted(virginia.rglob("*")) == before
+
+
+def test_a_simulation_is_marked_everywhere_and_spends_nothing(pgsr: Pgsr, virginia: Path) -> None:
+    (virginia / "product.yaml").write_text(
+        (virginia / "product.yaml").read_text() + "simulate: true\nseed: 7\n"
+    )
+    outcome = pgsr.json("release", "product.yaml", cwd=virginia)
+    assert outcome["simulation"] is True
+    assert outcome["spent"] == "0"
+    for name in ("privacy.json", "checks.json", "datapackage.json", "report.html"):
+        assert "NOT PRIVATE" in (Path(outcome["bundle"]) / name).read_text()
+
+
+def test_status_and_budget_tell_where_a_release_stands(pgsr: Pgsr, virginia: Path) -> None:
+    pgsr.json("release", "product.yaml", cwd=virginia)
+    [state] = pgsr.json("status", cwd=virginia)
+    assert (state["state"], state["stage"], state["next"]) == ("published", "publish", "")
+    [account] = pgsr.json("budget", cwd=virginia)
+    assert account["remaining"] == "7/2"
+    assert account["charges"] == [{"release": "household-sizes/synthetic-1", "epsilon": "1/2"}]
+    shown = pgsr("status", cwd=virginia)
+    assert "household-sizes/synthetic-1" in shown.stdout
+
+
+def test_prefect_keeps_run_names_stages_and_an_artifact_with_the_plan(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    import sqlite3
+
+    pgsr.json("release", "product.yaml", cwd=virginia)
+    database = Path(pgsr.environment["PREFECT_HOME"]) / "prefect.db"
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        runs = {name for (name,) in connection.execute("SELECT name FROM flow_run")}
+        stages = {name for (name,) in connection.execute("SELECT name FROM task_run")}
+        artifacts = [str(data) for (data,) in connection.execute("SELECT data FROM artifact")]
+    assert "household-sizes/synthetic-1" in runs
+    assert {"ingest", "cumulative", "noise", "isotonic", "cpwl", "validate", "publish"} <= stages
+    assert any("expected error of a cell" in text for text in artifacts)
+
+
+def test_the_embedded_default_needs_no_server(virginia: Path) -> None:
+    outcome = Pgsr({"PREFECT_API_URL": ""}).json("release", "product.yaml", cwd=virginia)
+    assert Path(outcome["report"]).is_file()
+    assert (virginia / ".pgsr" / "prefect").is_dir()
+
+
+def test_a_date_template_names_the_release_and_finds_the_source(pgsr: Pgsr, virginia: Path) -> None:
+    configuration = virginia / "product.yaml"
+    edit(configuration, "release: synthetic-1", 'release: "{date:%Y}-Q{quarter}"')
+    edit(configuration, "persons: persons/*.parquet", 'persons: "{date:%Y}/*.parquet"')
+    (virginia / "persons").rename(virginia / "2026")
+    outcome = pgsr.json("release", "product.yaml", "--date", "2026-08-15", cwd=virginia)
+    assert outcome["release"] == "household-sizes/2026-Q3"
+    missing = pgsr("check", "product.yaml", "--date", "2027-08-15", cwd=virginia)
+    assert missing.returncode == 2
