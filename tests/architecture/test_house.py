@@ -1,0 +1,87 @@
+"""The repository tests itself: layering, light start, honest documents, a lock without address."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("prefect", "great_expectations", "pandas", "numba", "duckdb", "opendp", "sqlalchemy")
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"])
+
+
+def test_imports_point_one_way() -> None:
+    linted = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert linted.returncode == 0, linted.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["release", "--help"], ["budget", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; sys.argv = ['pgsr', *sys.argv[1:]]\n"
+        "from flows.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert "HEAVY []" in done.stdout
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    from flows.cli.app import app
+
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert "Example: pgsr " in (command.callback.__doc__ or ""), command.callback.__name__
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_only_commands_and_make_targets_that_exist(document: Path) -> None:
+    from flows.cli.app import app
+
+    commands = {
+        command.callback.__name__ for command in app.registered_commands if command.callback
+    }
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    code = "\n".join(re.findall(r"```.*?```|`[^`]+`", document.read_text(), re.DOTALL))
+    assert set(re.findall(r"(?:^|[`\s])pgsr ([a-z]+)\b", code)) <= commands
+    assert set(re.findall(r"(?:^|[`\s])make ([a-z-]+)\b", code)) <= targets
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_lock_pins_every_package_by_hash_and_names_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert "--index" not in lock
+    entries = re.split(r"\n(?=[a-z0-9])", lock)
+    assert len(entries) > 50
+    assert all("==" in entry and "--hash=sha256:" in entry for entry in entries)
+
+
+def test_no_module_is_a_drawer_for_everything() -> None:
+    drawers = {"utils.py", "helpers.py", "common.py", "misc.py"}
+    packages = ("pgsr_core", "expectations", "tasks", "flows", "deployments")
+    found = [p for package in packages for p in (ROOT / package).rglob("*.py") if p.name in drawers]
+    assert found == []
