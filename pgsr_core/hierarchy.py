@@ -203,7 +203,9 @@ class RegionTree:
     @cached_property
     def leaves(self) -> Int:
         """Indices of the leaves, in breadth-first order."""
-        return np.flatnonzero(self.is_leaf)
+        leaves = np.flatnonzero(self.is_leaf)
+        leaves.setflags(write=False)
+        return leaves
 
     @cached_property
     def index(self) -> dict[str, int]:

@@ -39,7 +39,8 @@ class OpenDPSampler:
         noisy = np.empty_like(flat)
         for start in range(0, flat.size, CELLS_A_CALL):
             stop = min(start + CELLS_A_CALL, flat.size)
-            noisy[start:stop] = measurement(flat[start:stop])
+            # A copy of the piece: OpenDP takes no array that is read-only.
+            noisy[start:stop] = measurement(flat[start:stop].copy())
             if progress is not None:
                 progress(stop - start)
         return noisy.reshape(values.shape)
