@@ -1,0 +1,339 @@
+"""Integers from the continuous optimum: round from the root down, repair from the leaves up.
+
+A branch hands its integer total to its children by error diffusion: the running sum of their
+continuous answers, moved to the total, is rounded, and a child gets what the rounded sum grew by.
+A pool's own problem is solved exactly: with t the largest integer for which C(t) = Σ max(0, n + t)
+is at most the total, leaves take max(0, n + t), and the rest v − C(t) is one more for some of those
+with n + t ≥ 0. Their cost is equal, so the choice is free; it steps evenly through them from a
+starting point scattered over pools and sizes, which favours no region.
+
+On the way back up the marginal costs of each node are known from t and the rest alone, and a
+branch with a paying exchange between its children is repaired (see ``exchange``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from pgsr_core.solvers.cpwl.exchange import (
+    INFINITE,
+    Costs,
+    balance_branch,
+    scatter,
+)
+from pgsr_core.solvers.cpwl.layout import Int, Layout, Real
+from pgsr_core.solvers.cpwl.pools import COUNT, BELOW, SUM, TALLIES, THRESHOLD, Leaves, take_tally
+from pgsr_core.solvers.cpwl.relaxation import State
+
+# Moves that a branch may need for each child before its start counts as distant.
+MOVES_A_CHILD = 8
+DISTANT = -(2**62)
+
+# Rows of the working lanes of a pool.
+LEVEL, REST, ELIGIBLE, PHASE = 0, 1, 2, 3
+POOL_LANES = 4
+
+
+@njit(cache=True, error_model="numpy")
+def diffuse_sizes(state: State, multiplier: float, groups: int, totals: Int) -> None:
+    """Round the root's answers to integers that sum to G, by error diffusion over the sizes."""
+    running, given = 0.5, 0
+    last = len(totals) - 1
+    for size in range(len(totals)):
+        answer = state.root_offset[size] + state.root_slope[size] * multiplier
+        running += answer if answer > 0.0 else 0.0
+        rounded = np.int64(min(np.floor(running), float(groups)))
+        rounded = groups if size == last else min(max(rounded, given), groups)
+        totals[size] = rounded - given
+        given = rounded
+
+
+@njit(cache=True, error_model="numpy")
+def _guess_level(
+    layout: Layout, node: int, block: int, state: State, total: Int, exact: bool, work: Int
+) -> int:
+    """t, rest and eligible leaves from the active set at hand; in how many lanes they are unproven.
+
+    With S and k of the set {n ≥ a}, t = floor((v − S) / k) is right if every leaf above −t is
+    active and every active leaf is at least −t; the eligible leaves are the active ones unless an
+    idle one lies at −t.
+    """
+    offset, slope = state.offset[block, node], state.slope[block, node]
+    below, above = state.below[block, layout.pool[node]], state.above[block, layout.pool[node]]
+    leaf_weight = float(layout.leaf_weight[node])
+    unproven = 0
+    for j in range(len(total)):
+        count = np.floor(slope[j] * leaf_weight + 0.5)
+        active = count > 0.0
+        level = np.floor((total[j] - offset[j]) / count) if active else -float(below[j])
+        rest = total[j] - (offset[j] + count * level) if active else float(total[j])
+        tied = (below[j] == -level) & (rest > 0.0)
+        right = (below[j] <= -level) & (above[j] >= -level) & (rest >= 0.0) & (not tied)
+        right &= (rest < count) | (rest == 0.0)
+        work[LEVEL, j] = level
+        work[REST, j] = rest
+        work[ELIGIBLE, j] = count
+        unproven += not right
+    return unproven if exact else len(total)
+
+
+@njit(cache=True)
+def _find_level(leaves: Leaves, total: Int, none: int, tally: Leaves, work: Int) -> None:
+    """The same by Newton's method in integers, from the levels in ``work``.
+
+    C is convex and increasing. Above the root a step of ceil((C − v) / #{n + t ≥ 0}) down never
+    passes it by more than the remainder; below, one step up may overshoot once. Each step from
+    above shrinks C − v or the slope by half, so that there are few.
+    """
+    lanes = len(total)
+    for j in range(lanes):
+        # The answer lies between −max n and v − max n; a guess need not.
+        work[LEVEL, j] = max(-none, min(none + total[j], work[LEVEL, j]))
+    moving = True
+    while moving:
+        for j in range(lanes):
+            tally[THRESHOLD, j] = max(-none, min(none, -work[LEVEL, j]))
+        take_tally(leaves, tally, none)
+        moving = False
+        for j in range(lanes):
+            count = np.int64(tally[COUNT, j])
+            rest = total[j] - (tally[SUM, j] + count * work[LEVEL, j])
+            work[REST, j] = rest
+            work[ELIGIBLE, j] = count
+            if count == 0:
+                work[LEVEL, j] = -np.int64(tally[BELOW, j])
+                moving = True
+            elif rest < 0:
+                work[LEVEL, j] -= (count - 1 - rest) // count
+                moving = True
+            elif rest >= count:
+                work[LEVEL, j] += rest // count
+                moving = True
+
+
+@njit(cache=True)
+def _share(values: Int, answer: Int, work: Int) -> None:
+    """One leaf's counts: max(0, n + t), and one more where the even steps fall on it.
+
+    Invariant: PHASE is below ELIGIBLE; it gains REST with each eligible leaf and gives one away
+    when it passes ELIGIBLE, so that after all of them REST have been given.
+    """
+    for j in range(len(values)):
+        lifted = values[j] + work[LEVEL, j]
+        phase = work[PHASE, j] + (work[REST, j] if lifted >= 0 else 0)
+        over = phase >= work[ELIGIBLE, j]
+        work[PHASE, j] = phase - (work[ELIGIBLE, j] if over else 0)
+        answer[j] = (lifted if lifted > 0 else 0) + (1 if over else 0)
+
+
+@njit(cache=True)
+def share_row(row: Int, groups: int, none: int) -> Int:
+    """The optimum of a lone root: one pool whose leaves are the sizes."""
+    work, tally = np.zeros((POOL_LANES, 1), np.int64), np.zeros((TALLIES, 1), np.int64)
+    total, answer = np.array([groups]), np.empty((len(row), 1), np.int64)
+    values = row.copy().reshape(-1, 1)
+    _find_level(values, total, none, tally, work)
+    _start_sharing(0, 0, 1, work)
+    for i in range(len(row)):
+        _share(values[i], answer[i], work)
+    return answer.reshape(-1)
+
+
+@njit(cache=True)
+def _start_sharing(node: int, start: int, lanes: int, work: Int) -> None:
+    for j in range(lanes):
+        draw = scatter(node, start + j) >> np.uint64(33)
+        if work[REST, j] > 0:
+            work[PHASE, j] = np.int64((draw * np.uint64(work[ELIGIBLE, j])) >> np.uint64(31))
+        else:
+            work[ELIGIBLE, j] = 1
+            work[PHASE, j] = 0
+
+
+@njit(cache=True)
+def _fill_pool(
+    costs: Costs,
+    layout: Layout,
+    node: int,
+    block: int,
+    start: int,
+    state: State,
+    total: Int,
+    exact: bool,
+    tally: Leaves,
+    work: Int,
+) -> None:
+    """Solve a pool for its totals, write its leaves and its inner marginal costs."""
+    lanes = len(total)
+    first, last = layout.first_leaf[node], layout.first_leaf[node + 1]
+    if _guess_level(layout, node, block, state, total, exact, work):
+        _find_level(state.leaves[block, first:last], total, state.none, tally, work)
+    _start_sharing(node, start, lanes, work)
+    for i in range(first, last):
+        region = layout.leaf_row[i]
+        values = costs.noisy[region, start : start + lanes]
+        _share(values, costs.counts[region, start : start + lanes], work)
+    up, down = costs.up[block, node], costs.down[block, node]
+    weight = layout.leaf_weight[node]
+    for j in range(lanes):
+        slant = 2 * work[LEVEL, j]
+        up[j] = weight * (slant + 1)
+        less = weight * (-slant - 1 if work[REST, j] > 0 else 1 - slant)
+        down[j] = less if total[j] > 0 else INFINITE
+
+
+@njit(cache=True)
+def _add_own_cost(
+    costs: Costs, layout: Layout, node: int, block: int, start: int, total: Int
+) -> None:
+    weight = layout.weight[node]
+    own = costs.noisy[max(layout.row[node], 0), start : start + len(total)]
+    up, down = costs.up[block, node], costs.down[block, node]
+    for j in range(len(total)):
+        slant = 2 * weight * (total[j] - own[j])
+        up[j] += slant + weight
+        down[j] = down[j] + weight - slant if down[j] < INFINITE else INFINITE
+
+
+@njit(cache=True, error_model="numpy")
+def _receive(
+    own: Int,
+    layout: Layout,
+    node: int,
+    block: int,
+    state: State,
+    outer: Int,
+    share: Real,
+    running: Real,
+    given: Int,
+    total: Int,
+) -> None:
+    """A child's integer total: what the rounded running sum of answers grows by."""
+    weight = float(layout.weight[node])
+    offset, slope = state.offset[block, node], state.slope[block, node]
+    final = layout.stop[node] == layout.stop[layout.above[node]]
+    for j in range(len(total)):
+        lift = weight * slope[j]
+        answer = (offset[j] + lift * own[j] + slope[j] * share[j]) / (1.0 + lift)
+        running[j] += answer if answer > 0.0 else 0.0
+    for j in range(len(total)):
+        # A running sum beyond the total (rounding errors, clipped answers) hands out nothing.
+        capped = running[j] if running[j] < outer[j] else float(outer[j])
+        rounded = outer[j] if final else min(np.int64(capped), outer[j])
+        rounded = max(rounded, given[j])
+        total[j] = rounded - given[j]
+        given[j] = rounded
+
+
+@njit(cache=True, error_model="numpy")
+def _open_branch(
+    node: int, block: int, start: int, state: State, total: Int, share: Real, running: Real, given: Int
+) -> None:
+    """Move the children's multiplier to where their answers sum to the integer total."""
+    offset, slope = state.offset[block, node], state.slope[block, node]
+    for j in range(len(total)):
+        active = slope[j] > 0.0
+        share[j] = (total[j] - offset[j]) / slope[j] if active else 0.0
+    for j in range(len(total)):
+        running[j] = float(scatter(node, start + j) >> np.uint64(11)) * 2.0**-53
+        given[j] = 0
+
+
+@njit(cache=True)
+def _repair(
+    costs: Costs, layout: Layout, node: int, block: int, start: int, lanes: int
+) -> int:
+    """Gather the children's marginal costs and exchange where it pays; DISTANT if too often."""
+    up, down = costs.up[block, node], costs.down[block, node]
+    for j in range(lanes):
+        up[j] = INFINITE
+        down[j] = INFINITE
+    child, children = node + 1, 0
+    while child < layout.stop[node]:
+        child_up, child_down = costs.up[block, child], costs.down[block, child]
+        for j in range(lanes):
+            up[j] = min(up[j], child_up[j])
+            down[j] = min(down[j], child_down[j])
+        child = layout.stop[child]
+        children += 1
+    paying = 0
+    for j in range(lanes):
+        paying += up[j] + down[j] < 0
+    if not paying:
+        return 0
+    moves, distant = 0, False
+    for j in range(lanes):
+        if up[j] + down[j] < 0:
+            made = balance_branch(costs, layout, node, start + j, 1, MOVES_A_CHILD * children)
+            distant |= made < 0
+            moves += made
+            up[j], down[j] = INFINITE, INFINITE
+            child = node + 1
+            while child < layout.stop[node]:
+                up[j] = min(up[j], costs.up[block, child, j])
+                down[j] = min(down[j], costs.down[block, child, j])
+                child = layout.stop[child]
+    return DISTANT if distant else moves
+
+
+@njit(cache=True, nogil=True)
+def round_blocks(
+    first: int,
+    last: int,
+    costs: Costs,
+    layout: Layout,
+    state: State,
+    totals: Int,
+    exact: bool,
+) -> int:
+    """Integers for the sizes of these blocks, each optimal for its total; the moves made.
+
+    The result is DISTANT where a branch was left feasible, but not optimal. ``costs.up`` and
+    ``costs.down`` may share the memory of ``state.offset`` and ``state.slope``: a node's are
+    written after its state was last read.
+    """
+    width = costs.up.shape[2]
+    height = layout.depth.max() + 2
+    share, running = np.zeros((height, width)), np.zeros((height, width))
+    total, given = np.zeros((height, width), np.int64), np.zeros((height, width), np.int64)
+    work = np.zeros((POOL_LANES, width), np.int64)
+    tally = np.zeros((TALLIES, width), state.leaves.dtype)
+    moves, distant = 0, False
+    for block in range(first, last):
+        start = block * width
+        lanes = min(width, costs.noisy.shape[1] - start)
+        total[0, :lanes] = totals[start : start + lanes]
+        # Invariant: the open branches are the ancestors of the node that comes next; `total`
+        # holds their totals by depth, `given` how much of them their children have.
+        for node in range(len(layout.row)):
+            depth, row = layout.depth[node], layout.row[node]
+            mine = total[depth, :lanes]
+            if depth > 0:
+                own = costs.noisy[max(row, 0), start : start + lanes]
+                d = depth - 1
+                _receive(
+                    own, layout, node, block, state, total[d], share[d], running[d], given[d], mine
+                )
+            if row >= 0:
+                costs.counts[row, start : start + lanes] = mine
+            if layout.pool[node] < 0:
+                _open_branch(
+                    node, block, start, state, mine, share[depth], running[depth], given[depth]
+                )
+                continue
+            _fill_pool(
+                costs, layout, node, block, start, state, mine, exact, tally, work
+            )
+            if row >= 0:
+                _add_own_cost(costs, layout, node, block, start, mine)
+            branch = layout.above[node]
+            while branch >= 0 and layout.stop[branch] == node + 1:
+                made = _repair(costs, layout, branch, block, start, lanes)
+                distant |= made < 0
+                moves += max(made, 0)
+                _add_own_cost(
+                    costs, layout, branch, block, start, total[layout.depth[branch], :lanes]
+                )
+                branch = layout.above[branch]
+    return DISTANT if distant else moves

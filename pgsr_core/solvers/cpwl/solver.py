@@ -1,0 +1,218 @@
+"""The solver: checks, bounds, and the order of the stages."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pgsr_core.errors import PgsrError
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.solvers.cpwl.blocks import Blocks
+from pgsr_core.solvers.cpwl.exchange import Costs, balance_scale, balance_sizes
+from pgsr_core.solvers.cpwl.integers import diffuse_sizes, round_blocks, share_row
+from pgsr_core.solvers.cpwl.layout import Int, Layout, lay_out
+from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_blocks
+from pgsr_core.solvers.cpwl.relaxation import State, new_state, relax
+
+TABLE_DIMENSIONS = 2
+# Marginal costs stay below this, and "no unit to take" (2^62) above any sum of two of them.
+LARGEST_COST = 2**60
+# Integers up to here are exact as doubles.
+LARGEST_EXACT_DOUBLE = 2**53
+# Moves that the dummy root may need for each size before its start counts as distant.
+MOVES_A_SIZE = 8
+
+
+class CpwlInputError(PgsrError):
+    """The arguments do not describe a problem on the tree."""
+
+
+class ValuesTooLarge(CpwlInputError):
+    """A sum or a marginal cost might not fit 64 bits."""
+
+    def __init__(self, *, largest: int, groups: int, largest_pool: int, weights: int) -> None:
+        self.largest = largest
+        self.groups = groups
+        self.largest_pool = largest_pool
+        self.weights = weights
+        super().__init__(
+            f"noisy counts up to {largest} in magnitude and {groups} groups, with up to "
+            f"{largest_pool} leaves under one region and weights that sum to {weights}, could "
+            "overflow 64 bits. Remedy: divide the weights by a common factor, or check the "
+            "measurements for values no table of counts can hold."
+        )
+
+
+@dataclass(frozen=True)
+class CpwlSolution:
+    """The optimum and how it was reached.
+
+    Attributes:
+        counts: regions × sizes.
+        sweeps: Newton sweeps over the block of sizes that needed most.
+        repairs: exchanges made after rounding.
+        rescaled: whether the rounded start was distant, and exchanges of falling powers of two
+            were made.
+    """
+
+    counts: NDArray[np.int64]
+    sweeps: int
+    repairs: int
+    rescaled: bool = False
+
+
+def solve(
+    tree: RegionTree,
+    noisy: NDArray[np.int64],
+    *,
+    groups: int,
+    level_weights: Sequence[int] | None = None,
+) -> CpwlSolution:
+    """The exact integer optimum of (H1)–(H4), without truncated domains.
+
+    Minimises Σ_r w_level(r) Σ_s (x[r,s] − n[r,s])² over integers x ≥ 0 whose children sum to
+    their parent for every size and whose root sums to ``groups`` (Fioretto and Van Hentenryck
+    2019, Figure 3). Among several optima the choice is deterministic and favours no region.
+
+    Args:
+        tree: the region tree.
+        noisy: regions × sizes, any integers.
+        groups: G ≥ 0.
+        level_weights: a positive integer for each level, root first; None means all 1.
+
+    Raises:
+        ValuesTooLarge: the exact answer might need more than 64 bits on the way.
+        CpwlInputError: shapes, weights or G do not describe a problem.
+    """
+    table, total, weights = _checked(tree, noisy, groups, level_weights)
+    counts = np.zeros(table.shape, dtype=np.int64)
+    if total == 0:
+        return CpwlSolution(counts, sweeps=0, repairs=0)
+    if tree.regions == 1:
+        largest = _largest(table)
+        _refuse_overflow(largest, total, table.shape[1], sum(weights))
+        counts[0] = share_row(table[0], total, largest + 1)
+        return CpwlSolution(counts, sweeps=0, repairs=0)
+    layout, blocks = lay_out(tree, weights), Blocks(table.shape[1])
+    leaves, none, largest = _pack(table, layout, blocks)
+    if _cost_bound(largest, total, layout.largest_pool, sum(weights)) >= LARGEST_COST:
+        largest = _largest(table)
+        _refuse_overflow(largest, total, layout.largest_pool, sum(weights))
+        none = min(none, largest + 1) if none > NARROW else none
+    state = new_state(layout, blocks, leaves, none)
+    multiplier = relax(table, layout, blocks, state, groups=total)
+    exact = 2 * (layout.largest_pool * largest + total) < LARGEST_EXACT_DOUBLE
+    return _to_integers(table, counts, layout, blocks, state, multiplier, total, exact)
+
+
+def _to_integers(
+    table: Int,
+    counts: Int,
+    layout: Layout,
+    blocks: Blocks,
+    state: State,
+    multiplier: float,
+    groups: int,
+    exact: bool,
+) -> CpwlSolution:
+    totals = np.empty(table.shape[1], dtype=np.int64)
+    diffuse_sizes(state, multiplier, groups, totals)
+    # The marginal costs take the place of the state, node by node.
+    costs = Costs(table, counts, state.offset.view(np.int64), state.slope.view(np.int64))
+    repairs = blocks.run(round_blocks, costs, layout, state, totals, exact)
+    rescaled = repairs < 0
+    if not rescaled:
+        moves = balance_sizes(costs, layout, 1, MOVES_A_SIZE * len(totals))
+        rescaled, repairs = moves < 0, repairs + moves
+    if rescaled:
+        repairs = _rescale(costs, layout, blocks, groups)
+    return CpwlSolution(
+        counts,
+        sweeps=int(state.sweeps.max()),
+        repairs=repairs,
+        rescaled=rescaled,
+    )
+
+
+def _rescale(costs: Costs, layout: Layout, blocks: Blocks, groups: int) -> int:
+    moves = 0
+    for exponent in range(groups.bit_length() - 1, -1, -1):
+        step = 1 << exponent
+        moves += blocks.run(balance_scale, costs, layout, step)
+        moves += balance_sizes(costs, layout, step, -1)
+    return moves
+
+
+def _pack(table: Int, layout: Layout, blocks: Blocks) -> tuple[Leaves, int, int]:
+    """The leaves in blocks, a number above them all, and a bound on every |n| of the table."""
+    shape = (blocks.count, len(layout.leaf_row), blocks.width)
+    magnitude = np.zeros((2, blocks.count), dtype=np.int64)
+    narrow = np.empty(shape, dtype=np.int32)
+    blocks.run(pack_blocks, table, layout, narrow, magnitude)
+    leaf, other = (int(union) + 1 for union in np.bitwise_or.reduce(magnitude, axis=1))
+    if leaf * layout.largest_pool < NARROW or (leaf < NARROW and largest_sum(table, layout) < NARROW):
+        return narrow, NARROW, max(leaf, other)
+    del narrow
+    wide = np.empty(shape, dtype=np.int64)
+    blocks.run(pack_blocks, table, layout, wide, magnitude)
+    return wide, leaf + 1, max(leaf, other)
+
+
+def _largest(table: Int) -> int:
+    return max(int(table.max()), -int(table.min()))
+
+
+def _cost_bound(largest: int, groups: int, largest_pool: int, weights: int) -> int:
+    """Above any pool's Σ max(0, n + t) on the way, and above any path's marginal cost.
+
+    A pool's level lies within ±(largest + G + 1); a path's marginal cost for a step of at most G
+    is a sum of w (2 |z − n| + step) with z between 0 and G.
+    """
+    reach = 2 * largest + groups + 2
+    return max(largest_pool * 2 * reach, weights * (reach + 2 * groups + 2))
+
+
+def _refuse_overflow(largest: int, groups: int, largest_pool: int, weights: int) -> None:
+    if _cost_bound(largest, groups, largest_pool, weights) >= LARGEST_COST:
+        raise ValuesTooLarge(
+            largest=largest, groups=groups, largest_pool=largest_pool, weights=weights
+        )
+
+
+def _checked(
+    tree: RegionTree,
+    noisy: NDArray[np.int64],
+    groups: int,
+    level_weights: Sequence[int] | None,
+) -> tuple[Int, int, list[int]]:
+    table = np.asarray(noisy)
+    if table.ndim != TABLE_DIMENSIONS or table.shape[0] != tree.regions or not table.shape[1]:
+        raise CpwlInputError(
+            f"noisy counts must have {tree.regions} rows, one for each region, and at least one "
+            f"column, got shape {table.shape}. Remedy: pass a table of regions × sizes."
+        )
+    if not np.issubdtype(table.dtype, np.signedinteger):
+        raise CpwlInputError(
+            f"noisy counts must be signed integers, got {table.dtype}. "
+            "Remedy: convert them to int64."
+        )
+    total = operator.index(groups)
+    if total < 0:
+        raise CpwlInputError(
+            f"the number of groups must be at least 0, got {total}. Remedy: correct it."
+        )
+    weights = [1] * tree.levels
+    if level_weights is not None:
+        weights = [operator.index(weight) for weight in level_weights]
+    if len(weights) != tree.levels or min(weights) < 1:
+        raise CpwlInputError(
+            f"weights must be {tree.levels} positive integers, one for each level, got {weights}. "
+            "Remedy: give each level its weight, root first."
+        )
+    if max(total, *weights, 0) >= LARGEST_COST:
+        raise ValuesTooLarge(largest=0, groups=total, largest_pool=1, weights=sum(weights))
+    return np.ascontiguousarray(table, dtype=np.int64), total, weights
