@@ -7,10 +7,8 @@ from pathlib import Path
 
 from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.plan import Planned, make_plan
-from tasks.ingestion.errors import FileChanged
-from tasks.ingestion.files import find_table
 from tasks.ingestion.source_digest import keyed_source_digest
-from tasks.ingestion.units import PublicUnits, units_digest
+from tasks.ingestion.units import PublicUnits, reopen_units
 from tasks.ledger.ledger import MeasurementRequest
 from tasks.run import Run, RunRef, create_run
 from tasks.storage.zones import Home
@@ -73,8 +71,9 @@ def public_units(run: Run) -> PublicUnits | None:
     configuration = run.plan.configuration
     if configuration.units_from_data:
         return None
-    files = find_table([configuration.units], label="units", folder=Path(run.plan.folder))
-    digest = units_digest(files)
-    if digest != run.plan.units_digest:
-        raise FileChanged(table="units")
-    return PublicUnits(files=files, groups_by_region=run.groups_by_region, digest=digest)
+    return reopen_units(
+        configuration.units,
+        folder=Path(run.plan.folder),
+        groups_by_region=run.groups_by_region,
+        digest=run.plan.units_digest or "",
+    )

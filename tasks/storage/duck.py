@@ -78,6 +78,8 @@ def _harden(
     execute("SET autoload_known_extensions = false")
     execute("SET allow_community_extensions = false")
     execute("SET enable_progress_bar = false")
+    # Statistics in a Parquet file are whatever its writer claims; a check must read the values.
+    execute("SET disabled_optimizers = 'statistics_propagation'")
     execute("SET memory_limit = $limit", {"limit": memory_limit})
     if threads is not None:
         execute("SET threads = $threads", {"threads": threads})
