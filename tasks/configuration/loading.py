@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pgsr_core.errors import PgsrError
 from tasks.configuration.model import Configuration
 
 LARGEST_FILE = 1_000_000
+DEEPEST_NESTING = 20
 Location = tuple[str | int, ...]
 
 
@@ -59,17 +61,24 @@ class LoadedConfiguration:
 
 
 class _ExactLoader(yaml.SafeLoader):
-    """Plain data only, decimals and dates left as text: 0.1 must not become a binary float."""
+    """Plain data only: text, true, false, null and decimal integers.
+
+    Decimals and dates stay text, since 0.1 must not become a binary float; so do octal (010),
+    sexagesimal (1:30) and other integers that people and YAML read differently.
+    """
 
 
 _ExactLoader.yaml_implicit_resolvers = {
     first: [
         (tag, pattern)
         for tag, pattern in resolvers
-        if tag not in {"tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}
+        if tag in {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"}
     ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_ExactLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]{0,18})\Z"), list("-0123456789")
+)
 
 
 def load_configuration(path: Path) -> LoadedConfiguration:
@@ -97,7 +106,8 @@ def load_configuration(path: Path) -> LoadedConfiguration:
 
 def _compose(path: Path) -> yaml.Node:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise ConfigurationError(path, [Problem("", f"cannot be read: {reason}")]) from None
@@ -106,26 +116,46 @@ def _compose(path: Path) -> yaml.Node:
         raise ConfigurationError(path, [Problem("", too_long)])
     try:
         text = raw.decode()
-        # An alias can make a short file expand without bound; no configuration needs one.
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                line = event.start_mark.line + 1
-                raise ConfigurationError(
-                    path, [Problem("", "anchors and aliases are not allowed", line)]
-                )
+        refused = _refused_construct(text)
+        if refused is not None:
+            raise ConfigurationError(path, [refused])
         node: yaml.Node | None = yaml.compose(text, Loader=_ExactLoader)
     except UnicodeDecodeError:
         raise ConfigurationError(path, [Problem("", "is not UTF-8 text")]) from None
-    except RecursionError:
-        raise ConfigurationError(path, [Problem("", "is nested too deeply")]) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or "is not valid YAML"
+        reason = getattr(error, "problem", None) or "a character that YAML does not allow"
         line = mark.line + 1 if mark is not None else None
         raise ConfigurationError(path, [Problem("", f"not valid YAML: {reason}", line)]) from None
+    except (ValueError, OverflowError):
+        # The YAML reader lets these through for numbers in escapes and directives.
+        message = "not valid YAML: a number in it is out of range"
+        raise ConfigurationError(path, [Problem("", message)]) from None
     if node is None:
         raise ConfigurationError(path, [Problem("", "is empty", 1)])
     return node
+
+
+def _refused_construct(text: str) -> Problem | None:
+    """Find what YAML allows and no configuration needs, before anything is built from it.
+
+    An alias can make a short file expand without bound, a tag names what to construct, and
+    deep nesting makes readers recurse.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            return Problem("", "anchors and aliases are not allowed", line)
+        if getattr(event, "tag", None):
+            return Problem("", "tags are not allowed", line)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST_NESTING:
+            return Problem("", "is nested too deeply", line)
+    return None
 
 
 def _plain(
@@ -150,22 +180,15 @@ def _plain(
             lines[(*location, index)] = item.start_mark.line + 1
             items.append(_plain(item, (*location, index), lines, problems))
         return items
-    return _scalar(node, location, problems)
-
-
-def _scalar(node: yaml.Node, location: Location, problems: list[Problem]) -> Any:
-    try:
-        # Constructed by a loader of its own: the tag was resolved when the file was composed.
-        return _ExactLoader("").construct_object(node)
-    except yaml.YAMLError:
-        message = "only plain text, numbers, true, false and null are allowed"
-        key = ".".join(map(str, location))
-        problems.append(Problem(key, message, node.start_mark.line + 1))
-        return None
+    # Constructed by a loader of its own: the tag was resolved when the file was composed.
+    return _ExactLoader("").construct_object(node)
 
 
 def _problem(details: Any, lines: dict[Location, int]) -> Problem:
-    location = tuple(part for part in details["loc"] if not _is_union_tag(part))
+    location: Location = ()
+    for part in details["loc"]:
+        if (*location, part) in lines or not _is_union_tag(part):
+            location = (*location, part)
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] == "extra_forbidden":
         message = "is not a key of a configuration"

@@ -21,13 +21,15 @@ from pydantic import (
 
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.sensitivity import Neighbours
-from tasks.configuration.dates import DateTemplate, check_template, render
+from tasks.configuration.dates import check_template, render
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
 MEMORY = re.compile(r"[1-9][0-9]{0,5}(MB|GB|MiB|GiB)")
 FROM_DATA = "from-data"
 LARGEST_MAX_SIZE = 1_000_000
+# Date directives have one width each, so a name that is safe on one day is safe on all.
+_ANY_DAY = date(2000, 1, 1)
 
 
 def exact_fraction(value: Any) -> Fraction:
@@ -40,7 +42,8 @@ def exact_fraction(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError('must be a decimal or p/q in quotes, such as "0.5" or "1/3"')
     text = str(value).strip()
-    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?|[0-9]{1,12}/[0-9]{1,12}", text):
+    # A decimal of 12 + 12 digits must still be allowed when it is written again as p/q.
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?|[0-9]{1,24}/[0-9]{1,24}", text):
         raise ValueError('must be a positive decimal or p/q, such as "0.5" or "1/3"')
     try:
         return Fraction(text)
@@ -209,8 +212,7 @@ class Configuration(Section):
     @classmethod
     def _release(cls, release: str) -> str:
         check_template(release)
-        if not DateTemplate.search(release):
-            identifier(release)
+        identifier(render(release, _ANY_DAY))
         return release
 
     @field_validator("mechanism")

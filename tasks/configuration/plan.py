@@ -6,17 +6,19 @@ it can be shown, stored and charged for without touching the persons.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from stat import S_ISDIR
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pgsr_core.budget import split_over_levels
 from pgsr_core.canonical import json_digest
@@ -27,12 +29,15 @@ from pgsr_core.noise.protocol import expected_absolute_noise
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
-from tasks.configuration.model import Configuration, Exact, Section, render_release
+from tasks.configuration.model import Configuration, Section, render_release
+from tasks.ingestion.files import find_table
 from tasks.ingestion.regions import RegionTable, read_regions
 from tasks.ingestion.source_digest import SourceFiles, resolve_source
 from tasks.ingestion.units import PublicUnits, read_units
 
 T = TypeVar("T")
+# A configured number has few digits; what follows from it (ε · share, Δ/ε) may have many.
+Derived = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str, when_used="json")]
 
 
 class LevelPlan(Section):
@@ -41,8 +46,8 @@ class LevelPlan(Section):
     level: int
     regions: int
     cells: int
-    epsilon: Exact
-    scale: Exact
+    epsilon: Derived
+    scale: Derived
     expected_error: float = Field(description="expected absolute noise of one measured cell")
 
 
@@ -164,12 +169,7 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
     regions = attempt(
         ("regions",), lambda: read_regions(configuration.regions, folder=loaded.folder)
     )
-    key = configuration.publish.signing_key
-    public = loaded.folder / configuration.publish.to
-    if not public.parent.is_dir():
-        problems.append(loaded.problem(("publish", "to"), "there is no folder to make it in"))
-    if key is not None and not (loaded.folder / key).is_file():
-        problems.append(loaded.problem(("publish", "signing_key"), "there is no such file"))
+    problems += _misplaced(loaded)
     units: PublicUnits | None = None
     levels: tuple[LevelPlan, ...] | None = None
     if regions is not None:
@@ -177,6 +177,10 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         if not configuration.units_from_data:
             units = attempt(("units",), lambda: _read_units(loaded, tree))
         levels = attempt(("privacy", "split"), lambda: _plan_levels(configuration, tree))
+    elif not configuration.units_from_data:
+        # Without the tree the units cannot be checked, but whether they are there can.
+        table = [configuration.units]
+        attempt(("units",), lambda: find_table(table, label="units", folder=loaded.folder))
     if problems or regions is None or release is None or levels is None:
         raise ConfigurationError(loaded.path, problems)
     plan = ReleasePlan(
@@ -192,6 +196,31 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         levels=levels,
     )
     return Planned(plan, regions, units.groups_by_region if units else None)
+
+
+def _misplaced(loaded: LoadedConfiguration) -> list[Problem]:
+    """Say what is wrong with the places that the configuration names for publishing."""
+    publish = loaded.configuration.publish
+    problems = []
+    wrong = _no_place(loaded.folder / publish.to)
+    if wrong is not None:
+        problems.append(loaded.problem(("publish", "to"), wrong))
+    # Not Path.is_file: that one raises for names that no file can have.
+    key = publish.signing_key
+    if key is not None and not os.path.isfile(loaded.folder / key):  # noqa: PTH113
+        problems.append(loaded.problem(("publish", "signing_key"), "there is no such file"))
+    return problems
+
+
+def _no_place(public: Path) -> str | None:
+    """Why bundles cannot be put there: better said now than after the budget is spent."""
+    try:
+        is_folder = S_ISDIR(public.stat().st_mode)
+    except FileNotFoundError:
+        return None if public.parent.is_dir() else "there is no folder to make it in"
+    except (OSError, ValueError):
+        return "cannot be a folder"
+    return None if is_folder else "is not a folder"
 
 
 def _read_units(loaded: LoadedConfiguration, tree: RegionTree) -> PublicUnits:
