@@ -1,7 +1,9 @@
 """Integers from the continuous optimum: round from the root down, repair from the leaves up.
 
-A branch hands its integer total to its children by error diffusion: the running sum of their
-continuous answers, moved to the total, is rounded, and a child gets what the rounded sum grew by.
+A branch hands its integer total to its children by largest remainders: their continuous answers,
+moved so that they sum to the total, are rounded down after adding a common θ for which the rounded
+ones sum to it as well. θ is found by bisection; children whose remainders it cannot tell apart
+share what is left evenly. Rounded so, few exchanges are left to make.
 A pool's own problem is solved exactly: with t the largest integer for which C(t) = Σ max(0, n + t)
 is at most the total, leaves take max(0, n + t), and the rest v − C(t) is one more for some of those
 with n + t ≥ 0. Their cost is equal, so the choice is free; it steps evenly through them from a
@@ -30,23 +32,47 @@ from pgsr_core.solvers.cpwl.relaxation import State
 MOVES_A_CHILD = 8
 DISTANT = -(2**62)
 
+# Bisections of θ: remainders nearer than 2 to this power below zero count as equal.
+HALVINGS = 9
+SIZE_HALVINGS = 20
+
 # Rows of the working lanes of a pool.
 LEVEL, REST, ELIGIBLE, PHASE = 0, 1, 2, 3
 POOL_LANES = 4
 
+# Rows of the working lanes of a branch: the children's multiplier, the bounds of θ with the sums
+# they round to, the sum at hand, and the even steps through those whom θ cannot tell apart.
+SHARE, LOW, HIGH, BELOW_TOTAL, ABOVE_TOTAL, ROUNDED, REMAINDER, BETWEEN, EVEN = range(9)
+BRANCH_LANES = 9
+
 
 @njit(cache=True, error_model="numpy")
-def diffuse_sizes(state: State, multiplier: float, groups: int, totals: Int) -> None:
-    """Round the root's answers to integers that sum to G, by error diffusion over the sizes."""
-    running, given = 0.5, 0
-    last = len(totals) - 1
-    for size in range(len(totals)):
+def round_sizes(state: State, multiplier: float, groups: int, totals: Int) -> None:
+    """Round the root's answers to integers that sum to G, as ``_open_branch`` does for children."""
+    sizes = len(totals)
+    answers = np.empty(sizes)
+    for size in range(sizes):
         answer = state.root_offset[size] + state.root_slope[size] * multiplier
-        running += answer if answer > 0.0 else 0.0
-        rounded = np.int64(min(np.floor(running), float(groups)))
-        rounded = groups if size == last else min(max(rounded, given), groups)
-        totals[size] = rounded - given
-        given = rounded
+        answers[size] = answer if answer > 0.0 else 0.0
+    low, high, below, above = -1.0, 1.0, 0.0, 0.0
+    for _ in range(SIZE_HALVINGS):
+        middle = 0.5 * (low + high)
+        rounded = 0.0
+        for size in range(sizes):
+            rounded += np.floor(max(answers[size] + middle, 0.0))
+        if rounded <= groups:
+            low, below = middle, rounded
+        else:
+            high, above = middle, rounded
+    rest, between = groups - np.int64(below), np.int64(max(above - below, 1.0))
+    phase, left = np.int64(scatter(0, sizes) % np.uint64(between)), groups
+    for size in range(sizes):
+        least = np.int64(np.floor(max(answers[size] + low, 0.0)))
+        phase += rest if np.floor(max(answers[size] + high, 0.0)) > least else 0
+        least += phase >= between
+        phase -= between if phase >= between else 0
+        totals[size] = left if size == sizes - 1 else min(least, left)
+        left -= totals[size]
 
 
 @njit(cache=True, error_model="numpy")
@@ -197,47 +223,94 @@ def _add_own_cost(
 
 
 @njit(cache=True, error_model="numpy")
-def _receive(
-    own: Int,
-    layout: Layout,
-    node: int,
-    block: int,
-    state: State,
-    outer: Int,
-    share: Real,
-    running: Real,
-    given: Int,
-    total: Int,
+def _answers(
+    costs: Costs, layout: Layout, node: int, block: int, start: int, state: State, rounding: Real, answers: Real
 ) -> None:
-    """A child's integer total: what the rounded running sum of answers grows by."""
+    """A child's continuous answers to its parent's multiplier in ``rounding[SHARE]``."""
     weight = float(layout.weight[node])
+    own = costs.noisy[max(layout.row[node], 0), start : start + len(answers)]
     offset, slope = state.offset[block, node], state.slope[block, node]
-    final = layout.stop[node] == layout.stop[layout.above[node]]
-    for j in range(len(total)):
+    for j in range(len(answers)):
         lift = weight * slope[j]
-        answer = (offset[j] + lift * own[j] + slope[j] * share[j]) / (1.0 + lift)
-        running[j] += answer if answer > 0.0 else 0.0
-    for j in range(len(total)):
-        # A running sum beyond the total (rounding errors, clipped answers) hands out nothing.
-        capped = running[j] if running[j] < outer[j] else float(outer[j])
-        rounded = outer[j] if final else min(np.int64(capped), outer[j])
-        rounded = max(rounded, given[j])
-        total[j] = rounded - given[j]
-        given[j] = rounded
+        answer = (offset[j] + lift * own[j] + slope[j] * rounding[SHARE, j]) / (1.0 + lift)
+        answers[j] = answer if answer > 0.0 else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _add_rounded(answers: Real, rounding: Real) -> None:
+    for j in range(len(answers)):
+        lifted = answers[j] + 0.5 * (rounding[LOW, j] + rounding[HIGH, j])
+        rounding[ROUNDED, j] += np.floor(lifted if lifted > 0.0 else 0.0)
 
 
 @njit(cache=True, error_model="numpy")
 def _open_branch(
-    node: int, block: int, start: int, state: State, total: Int, share: Real, running: Real, given: Int
+    costs: Costs,
+    layout: Layout,
+    node: int,
+    block: int,
+    start: int,
+    state: State,
+    total: Int,
+    rounding: Real,
+    answers: Real,
 ) -> None:
-    """Move the children's multiplier to where their answers sum to the integer total."""
+    """Find the children's multiplier and the θ for which their rounded answers sum to the total.
+
+    Invariant of the bisection: rounded with θ = LOW the answers sum to BELOW ≤ total, with HIGH
+    to ABOVE > total. Where clipped answers deny it such a start, totals are capped later on.
+    """
     offset, slope = state.offset[block, node], state.slope[block, node]
     for j in range(len(total)):
-        active = slope[j] > 0.0
-        share[j] = (total[j] - offset[j]) / slope[j] if active else 0.0
+        share = (total[j] - offset[j]) / slope[j]
+        rounding[SHARE, j] = share if slope[j] > 0.0 else 0.0
+        rounding[LOW, j] = -1.0
+        rounding[HIGH, j] = 1.0
+        rounding[BELOW_TOTAL, j] = 0.0
+        rounding[ABOVE_TOTAL, j] = 0.0
+    for _ in range(HALVINGS):
+        rounding[ROUNDED, :] = 0.0
+        child = node + 1
+        while child < layout.stop[node]:
+            _answers(costs, layout, child, block, start, state, rounding, answers)
+            _add_rounded(answers, rounding)
+            child = layout.stop[child]
+        for j in range(len(total)):
+            rounded = rounding[ROUNDED, j]
+            middle = 0.5 * (rounding[LOW, j] + rounding[HIGH, j])
+            fits = rounded <= total[j]
+            rounding[LOW, j] = middle if fits else rounding[LOW, j]
+            rounding[BELOW_TOTAL, j] = rounded if fits else rounding[BELOW_TOTAL, j]
+            rounding[HIGH, j] = rounding[HIGH, j] if fits else middle
+            rounding[ABOVE_TOTAL, j] = rounding[ABOVE_TOTAL, j] if fits else rounded
     for j in range(len(total)):
-        running[j] = float(scatter(node, start + j) >> np.uint64(11)) * 2.0**-53
-        given[j] = 0
+        between = rounding[ABOVE_TOTAL, j] - rounding[BELOW_TOTAL, j]
+        between = between if between > 1.0 else 1.0
+        rounding[REMAINDER, j] = total[j] - rounding[BELOW_TOTAL, j]
+        rounding[BETWEEN, j] = between
+        draw = np.float64(np.int64(scatter(node, start + j) >> np.uint64(12))) * 2.0**-52
+        rounding[EVEN, j] = np.floor(draw * between)
+
+
+@njit(cache=True, error_model="numpy")
+def _receive(answers: Real, rounding: Real, final: bool, left: Int, total: Int) -> None:
+    """A child's integer totals; those between LOW and HIGH share the remainder evenly.
+
+    Invariant: ``left`` is what the parent has still to give; no child gets more, the last all.
+    """
+    for j in range(len(total)):
+        low, high = answers[j] + rounding[LOW, j], answers[j] + rounding[HIGH, j]
+        least = np.floor(low if low > 0.0 else 0.0)
+        most = np.floor(high if high > 0.0 else 0.0)
+        even = rounding[EVEN, j] + (rounding[REMAINDER, j] if most > least else 0.0)
+        over = even >= rounding[BETWEEN, j]
+        rounding[EVEN, j] = even - (rounding[BETWEEN, j] if over else 0.0)
+        answers[j] = least + (1.0 if over else 0.0)
+    for j in range(len(total)):
+        capped = answers[j] if answers[j] < left[j] else float(left[j])
+        mine = left[j] if final else min(np.int64(capped), left[j])
+        total[j] = mine
+        left[j] -= mine
 
 
 @njit(cache=True)
@@ -295,8 +368,8 @@ def round_blocks(
     """
     width = costs.up.shape[2]
     height = layout.depth.max() + 2
-    share, running = np.zeros((height, width)), np.zeros((height, width))
-    total, given = np.zeros((height, width), np.int64), np.zeros((height, width), np.int64)
+    rounding, answers = np.zeros((height, BRANCH_LANES, width)), np.zeros(width)
+    total, left = np.zeros((height, width), np.int64), np.zeros((height, width), np.int64)
     work = np.zeros((POOL_LANES, width), np.int64)
     tally = np.zeros((TALLIES, width), state.leaves.dtype)
     moves, distant = 0, False
@@ -305,21 +378,29 @@ def round_blocks(
         lanes = min(width, costs.noisy.shape[1] - start)
         total[0, :lanes] = totals[start : start + lanes]
         # Invariant: the open branches are the ancestors of the node that comes next; `total`
-        # holds their totals by depth, `given` how much of them their children have.
+        # holds their totals by depth, `left` how much of them they have still to give.
         for node in range(len(layout.row)):
             depth, row = layout.depth[node], layout.row[node]
             mine = total[depth, :lanes]
             if depth > 0:
-                own = costs.noisy[max(row, 0), start : start + lanes]
-                d = depth - 1
-                _receive(
-                    own, layout, node, block, state, total[d], share[d], running[d], given[d], mine
-                )
+                above = rounding[depth - 1]
+                final = layout.stop[node] == layout.stop[layout.above[node]]
+                _answers(costs, layout, node, block, start, state, above, answers[:lanes])
+                _receive(answers[:lanes], above, final, left[depth - 1], mine)
             if row >= 0:
                 costs.counts[row, start : start + lanes] = mine
             if layout.pool[node] < 0:
+                left[depth, :lanes] = mine
                 _open_branch(
-                    node, block, start, state, mine, share[depth], running[depth], given[depth]
+                    costs,
+                    layout,
+                    node,
+                    block,
+                    start,
+                    state,
+                    mine,
+                    rounding[depth],
+                    answers[:lanes],
                 )
                 continue
             _fill_pool(

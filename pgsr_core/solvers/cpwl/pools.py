@@ -22,6 +22,9 @@ Leaves = NDArray[np.int32] | Int
 # Sums of a pool packed in 32 bits stay within this; it marks "none" in their tallies.
 NARROW = 2**30
 
+# Blocks whose part of a row is read or written in one go: 8 blocks of 64 numbers are a page.
+GROUP = 8
+
 # Rows of a tally.
 THRESHOLD, SUM, COUNT, BELOW, ABOVE = 0, 1, 2, 3, 4
 TALLIES = 5
@@ -38,22 +41,26 @@ def pack_blocks(
     """
     width = leaves.shape[2]
     for block in range(first, last):
-        start = block * width
-        union = 0
         for i in range(len(layout.row)):
-            values = noisy[max(layout.row[i], 0), start : start + width]
+            values = noisy[max(layout.row[i], 0), block * width : (block + 1) * width]
+            union = 0
             for j in range(len(values)):
                 union |= values[j] ^ (values[j] >> 63)
-        magnitude[1, block] = union
-        union = 0
-        for i in range(len(layout.leaf_row)):
-            values = noisy[layout.leaf_row[i], start : start + width]
-            packed = leaves[block, i]
-            for j in range(len(values)):
-                value = values[j]
-                union |= value ^ (value >> 63)
-                packed[j] = value
-        magnitude[0, block] = union
+            magnitude[1, block] |= union
+    leaf_row = layout.leaf_row
+    for group in range(first, last, GROUP):
+        end = min(group + GROUP, last)
+        for i in range(len(leaf_row)):
+            region = leaf_row[i]
+            for block in range(group, end):
+                start = np.uint64(block * width)
+                union = 0
+                # Unsigned indices are never negative: no check, and the loop runs in vectors.
+                for j in range(np.uint64(min(width, noisy.shape[1] - block * width))):
+                    value = noisy[region, start + j]
+                    union |= value ^ (value >> 63)
+                    leaves[block, i, j] = value
+                magnitude[0, block] |= union
     return 0
 
 

@@ -43,6 +43,10 @@ MAX_SWEEPS = 40
 # the integer stage mends the few that are left at less cost than another sweep.
 BLOCK_REST = 20
 TABLE_REST = 200
+# It does not rest while a threshold is this far from where it belongs: the units to move later
+# are then many, though the sets are few.
+FAR = 4.0
+FAR_COUNT = 2**32
 # Passes over one pool before the tree is looked at; Newton's method on one pool rarely needs 12.
 MAX_POOL_PASSES = 40
 
@@ -60,6 +64,7 @@ class State(NamedTuple):
         root_offset: S' of the root for each size.
         root_slope: k' of the root for each size.
         guess: the τ that each pool's node is expected to receive from above.
+        bar: the level above which a pool's leaves are expected to be active.
         sweeps: sweeps made over each block.
         moved: active sets that the last sweep over each block changed.
     """
@@ -73,6 +78,7 @@ class State(NamedTuple):
     root_offset: Real
     root_slope: Real
     guess: Real
+    bar: Real
     sweeps: Int
     moved: Int
 
@@ -91,6 +97,7 @@ def new_state(layout: Layout, blocks: Blocks, leaves: Leaves, none: int) -> Stat
         np.zeros(blocks.sizes),
         np.zeros(blocks.sizes),
         np.zeros(layout.pools),
+        np.full(layout.pools, -np.inf),
         np.zeros(blocks.count, np.int64),
         np.zeros(blocks.count, np.int64),
     )
@@ -179,8 +186,7 @@ def _settle_pool(
 ) -> None:
     """Solve one pool under its region alone, as if the region's τ_out were as guessed.
 
-    Newton's method from all leaves active. Sets above a threshold are nested, so an unchanged
-    count is an unchanged set.
+    Newton's method. Sets above a threshold are nested, so an unchanged count is an unchanged set.
     """
     leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
     weight, leaf_weight = float(layout.weight[node]), float(layout.leaf_weight[node])
@@ -262,7 +268,8 @@ def _start_blocks(
                 slope[layout.depth[node] + 1, :] = 0.0
                 continue
             leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
-            tally[THRESHOLD, :] = -state.none
+            level[:] = -np.inf if everything else state.bar[layout.pool[node]]
+            _set_threshold(level, tally, state.none)
             take_tally(leaves, tally, state.none)
             if not everything:
                 own = noisy[max(layout.row[node], 0), start : start + lanes]
@@ -289,15 +296,16 @@ def _descend(
 def _has_moved(
     layout: Layout, node: int, block: int, state: State, multiplier: Real, level: Real
 ) -> int:
-    """For how many sizes a pool's active set is no longer {n > −τ/w}."""
+    """For how many sizes a pool's active set is no longer {n > −τ/w}; FAR_COUNT for each far one."""
     below, above = state.below[block, layout.pool[node]], state.above[block, layout.pool[node]]
     share = -1.0 / layout.leaf_weight[node]
-    moved = 0
+    moved, far = 0, 0
     for j in range(len(level)):
         bar = multiplier[j] * share
         level[j] = bar
         moved += (bar < below[j]) | (bar >= above[j])
-    return moved
+        far += (bar + FAR < below[j]) | (bar - FAR >= above[j])
+    return moved + far * FAR_COUNT
 
 
 @njit(cache=True, error_model="numpy")
@@ -357,7 +365,7 @@ def _sweep_blocks(
             moved = _sweep(block, noisy, layout, state, multiplier, offset, slope, level, tally)
             state.sweeps[block] += 1
             state.moved[block] = moved
-            if moved <= few:
+            if moved % FAR_COUNT <= few:
                 break
         state.root_offset[start : start + lanes] = offset[0, :lanes]
         state.root_slope[start : start + lanes] = slope[0, :lanes]
@@ -377,3 +385,4 @@ def _note_guess(block: int, noisy: Int, layout: Layout, state: State, top: float
         _descend(own, layout, node, block, state, outer, inner)
         if layout.pool[node] >= 0:
             state.guess[layout.pool[node]] = outer[:lanes].mean()
+            state.bar[layout.pool[node]] = -inner[:lanes].mean() / layout.leaf_weight[node]

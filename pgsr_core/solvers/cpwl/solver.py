@@ -13,7 +13,7 @@ from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.solvers.cpwl.blocks import Blocks
 from pgsr_core.solvers.cpwl.exchange import Costs, balance_scale, balance_sizes
-from pgsr_core.solvers.cpwl.integers import diffuse_sizes, round_blocks, share_row
+from pgsr_core.solvers.cpwl.integers import round_blocks, round_sizes, share_row
 from pgsr_core.solvers.cpwl.layout import Int, Layout, lay_out
 from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_blocks
 from pgsr_core.solvers.cpwl.relaxation import State, new_state, relax
@@ -120,7 +120,7 @@ def _to_integers(
     exact: bool,
 ) -> CpwlSolution:
     totals = np.empty(table.shape[1], dtype=np.int64)
-    diffuse_sizes(state, multiplier, groups, totals)
+    round_sizes(state, multiplier, groups, totals)
     # The marginal costs take the place of the state, node by node.
     costs = Costs(table, counts, state.offset.view(np.int64), state.slope.view(np.int64))
     repairs = blocks.run(round_blocks, costs, layout, state, totals, exact)
