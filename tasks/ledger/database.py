@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from pgsr_core.errors import Unavailable
 from tasks.ledger.schema import metadata
@@ -24,26 +25,60 @@ class LedgerUnavailable(Unavailable):
 
 def ledger_exists(url: str) -> bool:
     """Whether there is a ledger already; looking creates nothing."""
-    return Path(make_url(url).database or "").is_file()
+    return os.path.isfile(_file_of(url))  # noqa: PTH113 (Path.is_file raises where this does not)
 
 
 def open_engine(url: str) -> Engine:
-    """Connect and create missing tables."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
+    """Connect and create missing tables.
+
+    Raises:
+        LedgerUnavailable: the ledger is not a file that can be used.
+    """
+    path = _file_of(url)
+    try:
+        make_private_folder(path.parent)
+        path.touch(mode=PRIVATE_FILE)
+    except OSError as error:
         raise LedgerUnavailable(
-            f"the ledger's database {parsed.get_backend_name()} is not supported. "
-            "Remedy: unset PGSR_LEDGER_URL or name a SQLite file (sqlite:////path/ledger.sqlite)."
-        )
-    path = Path(parsed.database or "")
-    make_private_folder(path.parent)
-    path.touch(mode=PRIVATE_FILE)
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+            f"the ledger's file cannot be made ({error.strerror}). "
+            "Remedy: see that its disk is there and writable, and try again."
+        ) from None
+    # No pool: SQLite's locks belong to a process, so no connection may live across a fork.
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": BUSY_SECONDS},
+        poolclass=NullPool,
+    )
     event.listen(engine, "connect", _durable)
     event.listen(engine, "begin", _begin_immediate)
     with transaction(engine) as connection:
         metadata.create_all(connection)
     return engine
+
+
+def _file_of(url: str) -> Path:
+    """The SQLite file that a URL names.
+
+    A ledger in memory would forget every charge, and a relative path would be another ledger in
+    another working folder: budgets could be spent twice.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise _not_supported("what PGSR_LEDGER_URL names is no address of a database") from None
+    if parsed.drivername not in {"sqlite", "sqlite+pysqlite"}:
+        raise _not_supported(f"the ledger's database {parsed.get_backend_name()} is not supported")
+    path = Path(parsed.database or "")
+    if not path.is_absolute() or parsed.query:
+        raise _not_supported("the ledger must be a file named by its whole path, without options")
+    return path
+
+
+def _not_supported(reason: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"{reason}. Remedy: unset PGSR_LEDGER_URL or name a SQLite file "
+        "(sqlite:////path/ledger.sqlite)."
+    )
 
 
 @contextmanager
@@ -52,7 +87,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             yield connection
-    except (OperationalError, DBAPIError) as error:
+    except DBAPIError as error:
         reason = type(error.orig).__name__
         raise LedgerUnavailable(
             f"the ledger did not take the transaction ({reason}); nothing was changed. "

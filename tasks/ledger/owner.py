@@ -58,13 +58,15 @@ def actor() -> str:
 
 
 def _start_time(process: int) -> str | None:
-    """The start time of a process as the kernel counts it; None if there is no such process."""
+    """The start time of a process as the kernel counts it; None if no such process lives."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return None if Path("/proc/self/stat").exists() else _alive_without_proc(process)
-    # The command name, in parentheses, may hold spaces; field 22 is counted after it.
-    return stat.rpartition(")")[2].split()[19]
+    # The command name, in parentheses, may hold spaces; fields 3 and 22 are counted after it.
+    fields = stat.rpartition(")")[2].split()
+    # A zombie is dead: it only waits for a parent that, in a container, may never ask.
+    return None if fields[0] in {"Z", "X"} else fields[19]
 
 
 def _alive_without_proc(process: int) -> str | None:
