@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,29 +26,34 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     from pgsr_core.budget import Account, show
     from tasks.configuration.loading import load_configuration
     from tasks.configuration.plan import make_plan
-    from tasks.ledger.ledger import peek_account
+    from tasks.ledger.ledger import Ledger
     from tasks.stages.prepare import home_of
 
     loaded = load_configuration(configuration)
     plan = make_plan(loaded, slot=slot_date(slot)).plan
     population = plan.configuration.population
-    account = peek_account(home_of(loaded).ledger_url, population.name) or Account(
-        population.name, population.budget
-    )
+    ledger = Ledger.existing(home_of(loaded).ledger_url)
+    account = Account(population.name, population.budget)
+    measured = False
+    if ledger is not None:
+        account = ledger.account(population.name, budget=population.budget)
+        measured = ledger.measurement(plan.product, plan.release) is not None
+    cost = plan.cost * (not measured)
     if as_json:
-        say_json(_plan_document(plan, account))
+        say_json(_plan_document(plan, account, cost))
     else:
         _show_plan(plan)
+        why = " (already measured and charged)" if measured else ""
         out.print(
-            f"Cost     epsilon {show(plan.cost)}; population {population.name}: "
+            f"Cost     epsilon {show(cost)}{why}; population {population.name}: "
             f"{show(account.remaining)} of {show(account.budget)} left"
         )
-    account.require(plan.cost)
+    account.require(cost)
     if not as_json:
         out.print("[green]Ready.[/] Nothing was touched.")
 
 
-def _plan_document(plan: ReleasePlan, account: Account) -> dict[str, Any]:
+def _plan_document(plan: ReleasePlan, account: Account, cost: Fraction) -> dict[str, Any]:
     return {
         "release": f"{plan.product}/{plan.release}",
         "mechanism": plan.mechanism.name,
@@ -56,7 +62,7 @@ def _plan_document(plan: ReleasePlan, account: Account) -> dict[str, Any]:
         "groups": plan.groups,
         "sizes": {"smallest": plan.smallest_size, "largest": plan.configuration.sizes.max},
         "levels": [level.model_dump(mode="json") for level in plan.levels],
-        "cost": str(plan.cost),
+        "cost": str(cost),
         "remaining": str(account.remaining),
         "bundle": str(plan.destination),
     }
@@ -97,7 +103,8 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """
     from flows.cli.screen import out, say_json, table
 
-    states = _ledger_of(home).run_states()
+    ledger = _ledger_of(home)
+    states = ledger.run_states() if ledger is not None else ()
     if as_json:
         say_json([{**vars(state), "next": _next(state)} for state in states])
         return
@@ -146,7 +153,11 @@ def budget(
     from pgsr_core.budget import show
 
     ledger = _ledger_of(home)
-    accounts = [ledger.account(population)] if population else list(ledger.accounts())
+    accounts = _accounts(ledger, population)
+    charges = {
+        account.population: ledger.charges(account.population) if ledger is not None else ()
+        for account in accounts
+    }
     if as_json:
         say_json(
             [
@@ -158,7 +169,7 @@ def budget(
                     "remaining": str(account.remaining),
                     "charges": [
                         {"release": f"{product}/{release}", "epsilon": str(epsilon)}
-                        for product, release, epsilon in ledger.charges(account.population)
+                        for product, release, epsilon in charges[account.population]
                     ],
                 }
                 for account in accounts
@@ -171,14 +182,25 @@ def budget(
         amounts = (account.budget, account.spent, account.reserved, account.remaining)
         grid.add_row(account.population, *(show(amount) for amount in amounts))
     out.print(grid)
-    charges = table("Charges", "population", "release", "epsilon", numbers=("epsilon",))
-    for account in accounts:
-        for product, release, epsilon in ledger.charges(account.population):
-            charges.add_row(account.population, f"{product}/{release}", show(epsilon))
-    out.print(charges)
+    listed = table("Charges", "population", "release", "epsilon", numbers=("epsilon",))
+    for name, rows in charges.items():
+        for product, release, epsilon in rows:
+            listed.add_row(name, f"{product}/{release}", show(epsilon))
+    out.print(listed)
 
 
-def _ledger_of(home: Path | None) -> Ledger:
+def _accounts(ledger: Ledger | None, population: str | None) -> tuple[Account, ...]:
+    if ledger is None:
+        return ()
+    return (ledger.account(population),) if population else ledger.accounts()
+
+
+def _ledger_of(home: Path | None) -> Ledger | None:
+    from flows.cli.screen import err
     from tasks.ledger.ledger import Ledger
 
-    return Ledger(home_at(home).ledger_url)
+    place = home_at(home)
+    ledger = Ledger.existing(place.ledger_url)
+    if ledger is None:
+        err.print(f"No release was started in {place.root}; --home or PGSR_HOME names another.")
+    return ledger

@@ -145,6 +145,11 @@ class Ledger:
         self._engine = open_engine(url)
         self._clock = clock
 
+    @classmethod
+    def existing(cls, url: str) -> Ledger | None:
+        """Open a ledger that is there; looking for one creates nothing."""
+        return cls(url) if ledger_exists(url) else None
+
     # --- exactly once -----------------------------------------------------------------------
 
     def reserve(self, request: MeasurementRequest) -> Reservation | Measurement:
@@ -287,7 +292,7 @@ class Ledger:
         try:
             content = b"".join(zlib.decompress(row.data) for row in rows)
             return np.frombuffer(content, dtype="<i8").reshape(shape).astype(np.int64)
-        except (zlib.error, ValueError):
+        except (zlib.error, ValueError, TypeError):
             raise MeasurementDamaged(
                 "the ledger's measurements cannot be read. Nothing is drawn again. "
                 "Remedy: restore the ledger from a backup."
@@ -296,7 +301,11 @@ class Ledger:
     # --- budgets ----------------------------------------------------------------------------
 
     def account(self, population: str, *, budget: Fraction | None = None) -> Account:
-        """A population's account; one that is not in the ledger yet has the given budget."""
+        """A population's account; one that is not in the ledger yet has the given budget.
+
+        Raises:
+            PgsrError: it is not in the ledger and no budget was given.
+        """
         with transaction(self._engine) as connection:
             if self._budget(connection, population) is None and budget is not None:
                 return Account(population, budget)
@@ -450,15 +459,6 @@ class Ledger:
                 at=at, actor=actor(), kind=kind, product=product, release=release, facts=facts
             )
         )
-
-
-def peek_account(url: str, population: str) -> Account | None:
-    """Look a population up without creating anything; None where the ledger has none of it."""
-    if not ledger_exists(url):
-        return None
-    ledger = Ledger(url)
-    known = {account.population: account for account in ledger.accounts()}
-    return known.get(population)
 
 
 def _measurement(row: Row[Any]) -> Measurement:
