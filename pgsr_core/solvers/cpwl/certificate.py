@@ -60,8 +60,9 @@ class OptimalityCertificate:
     Attributes:
         feasible: non-negative, children sum to parents, the root sums to G.
         optimal: feasible, and no exchange of one unit pays.
-        worst_exchange: change of the objective by the cheapest exchange; None where the table is
-            not feasible, or no unit can move.
+        worst_exchange: the least min up + min down under a node. Negative, it is the change of
+            the objective by the exchange that pays most; None where the table is not feasible, or
+            no unit can move.
         objective: Σ_r w Σ_s (x − n)², exactly.
     """
 
@@ -106,7 +107,9 @@ def certify(
         CertificateInputError: shapes or weights do not fit the tree.
     """
     target, table = _as_table(tree, noisy), _as_table(tree, counts)
-    weights = [1] * tree.levels if level_weights is None else list(map(operator.index, level_weights))
+    weights = (
+        [1] * tree.levels if level_weights is None else list(map(operator.index, level_weights))
+    )
     if target.shape != table.shape or len(weights) != tree.levels or min(weights) < 1:
         raise CertificateInputError(
             "noisy counts and counts must have the same shape, and weights be positive, one for "
@@ -138,8 +141,12 @@ def certify(
 
 def _as_table(tree: RegionTree, values: NDArray[np.int64]) -> Int:
     table = np.asarray(values)
-    if table.ndim != 2 or table.shape[0] != tree.regions or not np.issubdtype(  # noqa: PLR2004 - a table
-        table.dtype, np.signedinteger
+    if (
+        table.ndim != 2
+        or table.shape[0] != tree.regions
+        or not np.issubdtype(
+            table.dtype, np.signedinteger
+        )
     ):
         raise CertificateInputError(
             f"a table must hold signed integers in {tree.regions} rows, one for each region, got "
@@ -203,9 +210,7 @@ def _exact_squares(tree: RegionTree, noisy: Int, counts: Int) -> list[int]:
     return sums
 
 
-def _refuse_overflow(
-    noisy: Int, walks: list[_Findings], groups: int, weights: list[int]
-) -> None:
+def _refuse_overflow(noisy: Int, walks: list[_Findings], groups: int, weights: list[int]) -> None:
     union = 0
     for walk in walks:
         union |= walk.noisy_union

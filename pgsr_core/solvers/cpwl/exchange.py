@@ -113,9 +113,7 @@ def _cheapest_leaf(
 
 
 @njit(cache=True)
-def _cheapest_child(
-    costs: Costs, layout: Layout, node: int, size: int, more: bool
-) -> int:
+def _cheapest_child(costs: Costs, layout: Layout, node: int, size: int, more: bool) -> int:
     width = costs.up.shape[2]
     block, lane = size // width, size % width
     best, best_child = INFINITE, -1

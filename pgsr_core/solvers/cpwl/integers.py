@@ -25,7 +25,7 @@ from pgsr_core.solvers.cpwl.exchange import (
     scatter,
 )
 from pgsr_core.solvers.cpwl.layout import Int, Layout, Real
-from pgsr_core.solvers.cpwl.pools import COUNT, BELOW, SUM, TALLIES, THRESHOLD, Leaves, take_tally
+from pgsr_core.solvers.cpwl.pools import BELOW, COUNT, SUM, TALLIES, THRESHOLD, Leaves, take_tally
 from pgsr_core.solvers.cpwl.relaxation import State
 
 # Moves that a branch may need for each child before its start counts as distant.
@@ -224,7 +224,14 @@ def _add_own_cost(
 
 @njit(cache=True, error_model="numpy")
 def _answers(
-    costs: Costs, layout: Layout, node: int, block: int, start: int, state: State, rounding: Real, answers: Real
+    costs: Costs,
+    layout: Layout,
+    node: int,
+    block: int,
+    start: int,
+    state: State,
+    rounding: Real,
+    answers: Real,
 ) -> None:
     """A child's continuous answers to its parent's multiplier in ``rounding[SHARE]``."""
     weight = float(layout.weight[node])
@@ -314,9 +321,7 @@ def _receive(answers: Real, rounding: Real, final: bool, left: Int, total: Int) 
 
 
 @njit(cache=True)
-def _repair(
-    costs: Costs, layout: Layout, node: int, block: int, start: int, lanes: int
-) -> int:
+def _repair(costs: Costs, layout: Layout, node: int, block: int, start: int, lanes: int) -> int:
     """Gather the children's marginal costs and exchange where it pays; DISTANT if too often."""
     up, down = costs.up[block, node], costs.down[block, node]
     for j in range(lanes):
@@ -403,9 +408,7 @@ def round_blocks(
                     answers[:lanes],
                 )
                 continue
-            _fill_pool(
-                costs, layout, node, block, start, state, mine, exact, tally, work
-            )
+            _fill_pool(costs, layout, node, block, start, state, mine, exact, tally, work)
             if row >= 0:
                 _add_own_cost(costs, layout, node, block, start, mine)
             branch = layout.above[node]

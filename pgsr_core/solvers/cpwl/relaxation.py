@@ -132,9 +132,7 @@ def relax(noisy: Int, layout: Layout, blocks: Blocks, state: State, *, groups: i
     return (groups - float(state.root_offset.sum())) / slope if slope > 0.0 else multiplier
 
 
-def _ask_pilot(
-    noisy: Int, layout: Layout, blocks: Blocks, state: State, multiplier: float
-) -> None:
+def _ask_pilot(noisy: Int, layout: Layout, blocks: Blocks, state: State, multiplier: float) -> None:
     """Settle one block of large sizes first, and expect its multipliers in all the others.
 
     Most sizes of a long table are alike: few groups and much noise. One guess for all of them

@@ -154,7 +154,9 @@ def _pack(table: Int, layout: Layout, blocks: Blocks) -> tuple[Leaves, int, int]
     narrow = np.empty(shape, dtype=np.int32)
     blocks.run(pack_blocks, table, layout, narrow, magnitude)
     leaf, other = (int(union) + 1 for union in np.bitwise_or.reduce(magnitude, axis=1))
-    if leaf * layout.largest_pool < NARROW or (leaf < NARROW and largest_sum(table, layout) < NARROW):
+    if leaf * layout.largest_pool < NARROW or (
+        leaf < NARROW and largest_sum(table, layout) < NARROW
+    ):
         return narrow, NARROW, max(leaf, other)
     del narrow
     wide = np.empty(shape, dtype=np.int64)
