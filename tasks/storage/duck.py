@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tasks.storage.zones import PRIVATE_FILE, PRIVATE_UMASK, make_private_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,15 +40,15 @@ def connect(
     import duckdb
 
     if database is not None and not read_only:
-        _create_private(database.parent)
-    previous = os.umask(0o077)
-    try:
-        connection = duckdb.connect(
-            ":memory:" if database is None else str(database), read_only=read_only
-        )
-    finally:
-        os.umask(previous)
-    try:
+        make_private_folder(database.parent)
+    with (
+        _private_umask(),
+        closing(
+            duckdb.connect(":memory:" if database is None else str(database), read_only=read_only)
+        ) as connection,
+    ):
+        if database is not None and not read_only:
+            database.chmod(PRIVATE_FILE)  # one that came back from a backup may be open to others
         _harden(
             connection,
             readable=readable,
@@ -55,14 +57,16 @@ def connect(
             threads=threads,
         )
         yield connection
+
+
+@contextmanager
+def _private_umask() -> Iterator[None]:
+    """As long as a store is open: DuckDB makes its log and its spill files when it needs them."""
+    previous = os.umask(PRIVATE_UMASK)
+    try:
+        yield
     finally:
-        connection.close()
-        if database is not None and not read_only and database.exists():
-            database.chmod(0o600)
-
-
-def _create_private(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.umask(previous)
 
 
 def _harden(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Int = NDArray[np.int64]
 CELLS_A_WRITE = 4_000_000
 ROWS_A_READ = 1_000_000
+_MATRIX_COLUMNS = [("region_index", "INTEGER"), ("size", "INTEGER"), ("value", "BIGINT")]
 TABLE_NAME = re.compile(r"[a-z][a-z_]{0,62}")
 
 
@@ -103,23 +104,36 @@ class MatrixStore:
         Raises:
             TableTampered: rows are missing, extra, out of range or changed.
         """
-        values = np.zeros((self._tree.regions, len(sizes)), dtype=np.int64)
-        seen = np.zeros(values.shape, dtype=np.bool_)
-        rows = 0
-        query = f"SELECT region_index, size, value FROM {_plain(ref.table)}"  # noqa: S608 (checked)
         try:
-            for batch in self._connection.sql(query).to_arrow_reader(ROWS_A_READ):
-                regions, columns, cells = (column.to_numpy() for column in batch.columns)
-                values[regions, columns - sizes.start] = cells
-                seen[regions, columns - sizes.start] = True
-                rows += len(cells)
+            values = self._read_matrix(_plain(ref.table), sizes)
         except Exception:
             # Whatever is wrong with the rows (types, nulls, ranges), they are not what was written.
             raise TableTampered(ref.table) from None
-        # As many rows as cells and every cell seen: each stands in exactly one row.
-        whole = rows == values.size and bool(seen.all())
-        if not whole or self.digest(ref.table, values, sizes=sizes) != ref.digest:
+        if self.digest(ref.table, values, sizes=sizes) != ref.digest:
             raise TableTampered(ref.table)
+        return values
+
+    def _read_matrix(self, name: str, sizes: range) -> Int:
+        """Place every row in its cell; anything but one row a cell is an error."""
+        values = np.zeros((self._tree.regions, len(sizes)), dtype=np.int64)
+        seen = np.zeros(values.shape, dtype=np.bool_)
+        rows = 0
+        relation = self._connection.sql(f"SELECT * FROM {name}")  # noqa: S608 (checked)
+        # Only these: a fraction would be cut, and another column would be read by others.
+        if list(zip(relation.columns, map(str, relation.types), strict=True)) != _MATRIX_COLUMNS:
+            raise ValueError("columns")
+        for batch in relation.to_arrow_reader(ROWS_A_READ):
+            regions, columns, cells = (column.to_numpy() for column in batch.columns)
+            places = columns - sizes.start
+            # A negative index would count from the end.
+            if min(regions.min(), places.min()) < 0:
+                raise ValueError("range")
+            values[regions, places] = cells
+            seen[regions, places] = True
+            rows += len(cells)
+        # As many rows as cells and every cell seen: each stands in exactly one row.
+        if rows != values.size or not seen.all():
+            raise ValueError("rows")
         return values
 
     def digest(self, table: str, values: Int, *, sizes: range) -> str:
@@ -129,17 +143,25 @@ class MatrixStore:
         )
 
     def record(self, stage: str) -> StageRecord | None:
-        """The record of a finished stage, or None."""
+        """The record of a finished stage, or None.
+
+        Raises:
+            TableTampered: the record is not one that a stage wrote.
+        """
         if not self._has_table("stages"):
             return None
-        rows = self._connection.execute(
-            "SELECT output, digest, inputs, certificate FROM stages WHERE stage = $stage",
-            {"stage": stage},
-        ).fetchall()
-        if not rows:
-            return None
-        output, digest, inputs, certificate = rows[0]
-        return StageRecord(stage, TableRef(output, digest), inputs, json.loads(certificate))
+        try:
+            rows = self._connection.execute(
+                "SELECT output, digest, inputs, certificate FROM stages WHERE stage = $stage",
+                {"stage": stage},
+            ).fetchall()
+            if not rows:
+                return None
+            output, digest, inputs, certificate = rows[0]
+            facts = dict(json.loads(certificate))
+        except Exception:
+            raise TableTampered("stages") from None
+        return StageRecord(stage, TableRef(output, digest), inputs, facts)
 
     def finished(self, stage: str, *, inputs: str) -> TableRef | None:
         """The output of a stage that was already computed from these inputs, or None."""
@@ -221,14 +243,32 @@ def write_regions(
 
 
 def read_regions_table(connection: duckdb.DuckDBPyConnection) -> tuple[RegionTree, Int | None]:
-    """Rebuild the tree, and the public number of groups of each region where there is one."""
+    """Rebuild the tree, and the public number of groups of each region where there is one.
+
+    Raises:
+        TableTampered: the rows are no tree in its order, or the groups do not add up.
+    """
+    try:
+        return _read_regions(connection)
+    except Exception:
+        raise TableTampered("regions") from None
+
+
+def _read_regions(connection: duckdb.DuckDBPyConnection) -> tuple[RegionTree, Int | None]:
     rows = connection.execute(
         "SELECT region, parent, groups FROM regions ORDER BY region_index"
     ).fetchall()
     tree = RegionTree.from_table([row[0] for row in rows], [row[1] for row in rows])
-    if rows[0][2] is None:
+    if tree.names != tuple(row[0] for row in rows):
+        raise ValueError("order")
+    if all(row[2] is None for row in rows):
         return tree, None
-    return tree, np.array([row[2] for row in rows], dtype=np.int64)
+    if not all(isinstance(row[2], int) for row in rows):
+        raise ValueError("groups")
+    groups = np.array([row[2] for row in rows], dtype=np.int64)
+    if (groups < 0).any() or (tree.children_sums(groups) != groups).any():
+        raise ValueError("sums")
+    return tree, groups
 
 
 def _plain(table: str) -> str:

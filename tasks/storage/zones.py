@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgsr_core.errors import PgsrError
+from pgsr_core.errors import PgsrError, Refused
 
 HOME_VARIABLE = "PGSR_HOME"
 LEDGER_VARIABLE = "PGSR_LEDGER_URL"
@@ -23,6 +23,10 @@ KEY_BYTES = 32
 
 class NotARunName(PgsrError):
     """A release was named in another form than PRODUCT/RELEASE."""
+
+
+class SourceKeyDamaged(Refused):
+    """The key of source digests is not what was written; no other one is made in its place."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,9 @@ class Home:
         """The secret under which digests of raw data are taken; made on first use.
 
         Without a key a digest of raw data would confirm a guess of the whole data set.
+
+        Raises:
+            SourceKeyDamaged: the file does not hold a whole key.
         """
         path = self.root / "confidential" / "source-digest.key"
         make_private_folder(path.parent)
@@ -108,7 +115,14 @@ class Home:
                 pass
             finally:
                 draft.unlink()
-        return path.read_bytes()
+            sync_folder(path.parent)
+        key = path.read_bytes()
+        if len(key) != KEY_BYTES:
+            raise SourceKeyDamaged(
+                f"{path.name} does not hold {KEY_BYTES} bytes. "
+                "Remedy: restore it from a backup; releases measured under it need it."
+            )
+        return key
 
 
 def split_run_name(name: str) -> tuple[str, str]:
