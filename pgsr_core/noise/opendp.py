@@ -26,12 +26,17 @@ class OpenDPSampler:
 
     def add_noise(self, values: Int, *, scale: Fraction, progress: Progress | None = None) -> Int:
         """See Sampler."""
-        import opendp.prelude as dp
+        # Not the prelude, which imports scikit-learn as well.
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_laplace
+        from opendp.metrics import l1_distance
+        from opendp.mod import enable_features
 
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+        enable_features("contrib")
         rounded = float_at_least(scale)
-        measurement = dp.m.make_laplace(*space, scale=rounded)
+        measurement = make_laplace(
+            vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale=rounded
+        )
         # OpenDP's map is itself rounded up, hence the one unit in the last place.
         if not measurement.map(1) <= np.nextafter(1 / rounded, np.inf):
             raise ArithmeticError("OpenDP's privacy map disagrees with the scale it was given")
