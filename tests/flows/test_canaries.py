@@ -17,7 +17,7 @@ from pgsr_core.errors import PgsrError
 
 PERSON = "PERSONCANARYxq7"
 UNIT = "UNITCANARYzk3"
-QUANTITY = 918_273_645
+QUANTITY = 918_273
 CANARIES = (PERSON, UNIT, str(QUANTITY))
 CONFIGURATION = f"""\
 product: canaries
@@ -28,7 +28,7 @@ source:
   columns: {{person: bird, unit: nest, region: tree, quantity: eggs}}
 regions: regions.csv
 units: UNITS
-sizes: {{max: 6, largest_contribution: {10**9}}}
+sizes: {{max: 6, largest_contribution: {10**6}}}
 privacy: {{epsilon: "2", neighbours: add-remove, split: uniform}}
 publish: {{to: public}}
 """
