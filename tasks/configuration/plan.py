@@ -36,6 +36,9 @@ from tasks.ingestion.source_digest import SourceFiles, resolve_source
 from tasks.ingestion.units import PublicUnits, read_units
 
 T = TypeVar("T")
+# Noise far beyond this would not fit the exact integer arithmetic of the solvers, and that would
+# show only after the budget is spent; no table could be made of much less.
+LARGEST_SCALE = 10**9
 # A configured number has few digits; what follows from it (ε · share, Δ/ε) may have many.
 Derived = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str, when_used="json")]
 
@@ -177,6 +180,9 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         if not configuration.units_from_data:
             units = attempt(("units",), lambda: _read_units(loaded, tree))
         levels = attempt(("privacy", "split"), lambda: _plan_levels(configuration, tree))
+        if levels is not None and max(level.scale for level in levels) > LARGEST_SCALE:
+            too_small = f"is so small that the noise would have a scale above {LARGEST_SCALE}"
+            problems.append(loaded.problem(("privacy", "epsilon"), too_small))
     elif not configuration.units_from_data:
         # Without the tree the units cannot be checked, but whether they are there can.
         table = [configuration.units]

@@ -641,7 +641,10 @@ def unusable(folder):
 
 
 @pytest.mark.parametrize("number", range(15))
-def test_a_ledger_that_cannot_be_used_is_unavailable_and_not_a_traceback(tmp_path, number):
+def test_a_ledger_that_cannot_be_used_is_unavailable_and_not_a_traceback(
+    tmp_path, monkeypatch, number
+):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(LedgerUnavailable, match="Remedy:") as caught:
         Ledger(unusable(tmp_path)[number])
     assert caught.value.exit_code == 3

@@ -197,6 +197,14 @@ def test_a_file_in_the_place_of_the_public_folder_is_told_before_anything_is_spe
     assert planned(folder).plan.destination.parent.parent == folder / "public"
 
 
+def test_noise_that_no_solver_could_take_is_refused_before_anything_is_spent(folder):
+    """Δ = 3 and three levels: the scale is 9/ε."""
+    assert planned(folder, privacy="{epsilon: 9/1000000000}").plan.scales[0] == 10**9
+    assert problems(folder, privacy="{epsilon: 9/1000000001}") == {8: "privacy.epsilon"}
+    tiny_share = "{epsilon: 1, split: [0.999999998, 0.000000001, 0.000000001]}"
+    assert problems(folder, privacy=tiny_share) == {8: "privacy.epsilon"}
+
+
 def test_an_unsafe_release_name_is_refused(folder):
     assert problems(folder, release='"{date:%Y}/../../etc"') == {2: "release"}
 
@@ -211,7 +219,7 @@ def test_an_unsafe_release_name_is_refused(folder):
         {"units": "from-data"},
         {"simulate": "true", "seed": "7"},
         {"privacy": "{epsilon: 1/3, neighbours: replace, split: [1/2, 1/3, 1/6]}"},
-        {"privacy": "{epsilon: 0.000000000001}"},
+        {"privacy": "{epsilon: 0.000000100001}"},
         {"privacy": "{epsilon: 999999999999.999999999999}"},
         {"privacy": "{epsilon: 0.123456789123, split: [0.123456789123, 0.5, 0.376543210877]}"},
         {"privacy": f"{{epsilon: {'7' * 24}/{'9' * 24}, split: [1/3, 1/3, 1/3]}}"},
