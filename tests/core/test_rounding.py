@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -207,23 +206,6 @@ def test_equal_children_share_the_remainders() -> None:
         rounded = round_consistently(tree, values, groups=5, groups_by_region=None)
         winners |= set(np.flatnonzero(rounded[1:, -1]).tolist())
     assert winners == set(range(10))
-
-
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
-def test_one_and_two_threads_round_alike() -> None:
-    tree, values, totals = realistic(np.random.default_rng(1))
-    before = numba.get_num_threads()
-    try:
-        answers = []
-        for threads in (1, 2):
-            numba.set_num_threads(threads)
-            rounded = round_consistently(
-                tree, values, groups=int(totals[0]), groups_by_region=totals
-            )
-            answers.append(rounded.tobytes())
-    finally:
-        numba.set_num_threads(before)
-    assert answers[0] == answers[1]
 
 
 def test_extreme_targets_are_rounded_without_overflow() -> None:

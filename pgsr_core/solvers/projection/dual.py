@@ -1,18 +1,15 @@
-"""Kernels for the dual: its gradient, products with its Hessian, and a tree preconditioner.
+"""Kernels for the dual: its gradient, products with its Hessian, and how stiff it turned out.
 
 With a multiplier row λ_i for each internal region i (p its parent, 1/w its stiffness):
 
-    leaf:      x = isotonic projection of n + λ_p / w onto its bounds
-    internal:  x_i = n_i + (λ_p − λ_i) / w_i
-    gradient:  F_i = Σ_children x − x_i            (zero where the table is consistent)
-    Hessian:   (H d)_i = Σ_leaves J d_i / w + Σ_internal children (d_i − d_c) / w_c
-                         − (d_p − d_i) / w_i        (J averages over a leaf's blocks)
+    leaf:      x = fit of n + λ_p / w                       (fit: isotonic, within bounds)
+    internal:  x_i = n_i + (λ_p − λ_i) / w_i, or the fit of that where the region is held
+    gradient:  F_i = Σ_children x − x_i                     (zero where the table is consistent)
+    Hessian:   (H d)_i = Σ_leaves J d_i / w + J_i (d_i − d_p) / w_i
+                         + Σ_internal children J_c (d_i − d_c) / w_c
 
-H without the pools is the Laplacian of the tree of internal regions, grounded at the root; the
-preconditioner keeps it and replaces each pool by a diagonal, which elimination from the leaves
-up solves exactly, column by column (the columns meet only in the pools).
-
-Every sum is taken in an order that does not depend on the number of threads.
+where J averages over a fit's blocks and is the identity for a region that is not held. Every
+sum is taken in an order that does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,186 +18,208 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from pgsr_core.solvers.projection.leaf_fit import add_leaf, pool_leaf
+from pgsr_core.solvers.projection.fits import (
+    Blocks,
+    add_averages,
+    add_fit,
+    fit_row,
+    keep_blocks,
+    write_fit,
+)
+from pgsr_core.solvers.projection.layout import Layout
 
 Int = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 Real = NDArray[np.float64]
 
-# What a pool counts for in the preconditioner, of its number of free leaves.
-POOL_SHARE = 0.2
+# Neighbouring columns that share a damping.
+BAND = 32
+LEAST_DAMPING = 1e-9
+# What is left of a damping after a step that did not need it.
+DAMPING_DECAY = 0.25
 
 
 @njit(cache=True, parallel=True)
 def fit_pools(
-    noisy: Int,
-    upper: Real,
-    multipliers: Real,
-    leaves: Int,
-    leaf_stiffness: Real,
-    task_pool: Int,
-    task_start: Int,
-    edges: Int32,
-    blocks: Int32,
-    sums: Real,
+    layout: Layout, noisy: Int, upper: Real, multipliers: Real, blocks: Blocks, sums: Real
 ) -> None:
     """Fit every leaf under its parent's multipliers; keep its blocks, sum the fits by task."""
     columns = noisy.shape[1]
-    for task in prange(len(task_pool)):
-        pool = task_pool[task]
-        shift = multipliers[pool] * leaf_stiffness[pool]
-        position = np.empty(columns + 1, dtype=np.int64)
-        height = np.empty(columns + 1)
+    for task in prange(len(layout.task_pool)):
+        pool = layout.task_pool[task]
+        shift = multipliers[pool] * layout.leaf_stiffness[pool]
+        position, height = np.empty(columns + 1, np.int64), np.empty(columns + 1)
         sums[task] = 0.0
-        for leaf in range(task_start[task], task_start[task + 1]):
-            region = leaves[leaf]
-            first, last = pool_leaf(noisy[region], shift, upper[region], position, height)
-            add_leaf(upper[region], first, last, position, height, sums[task])
-            blocks[leaf] = last - first
-            for b in range(first, last + 1):
-                edges[leaf, b - first] = position[b]
+        for leaf in range(layout.task_start[task], layout.task_start[task + 1]):
+            region = layout.leaves[leaf]
+            first, last = fit_row(noisy[region], shift, upper[region], position, height)
+            add_fit(upper[region], first, last, position, height, sums[task])
+            keep_blocks(blocks, leaf, first, last, position, 0)
 
 
 @njit(cache=True, parallel=True)
-def write_leaves(
+def write_leaves(layout: Layout, noisy: Int, upper: Real, multipliers: Real, values: Real) -> None:
+    """Write the leaves' fits into the whole table."""
+    columns = noisy.shape[1]
+    for task in prange(len(layout.task_pool)):
+        pool = layout.task_pool[task]
+        shift = multipliers[pool] * layout.leaf_stiffness[pool]
+        position, height = np.empty(columns + 1, np.int64), np.empty(columns + 1)
+        for leaf in range(layout.task_start[task], layout.task_start[task + 1]):
+            region = layout.leaves[leaf]
+            first, last = fit_row(noisy[region], shift, upper[region], position, height)
+            write_fit(upper[region], first, last, position, height, values[region])
+
+
+@njit(cache=True)
+def _fit_internal(
+    layout: Layout, noisy: Int, upper: Real, i: int, shift: Real, blocks: Blocks, row: Real
+) -> None:
+    """Fit internal region i's own row under a shift; a pinned root keeps its first cell."""
+    columns = noisy.shape[1]
+    region = layout.internal[i]
+    pinned = 1 if i == 0 and layout.root_total >= 0 else 0
+    row[0] = layout.root_total
+    blocks.counts[i] = 0
+    blocks.edges[i, 0] = 0
+    if pinned < columns:
+        position, height = np.empty(columns + 1, np.int64), np.empty(columns + 1)
+        first, last = fit_row(
+            noisy[region, pinned:], shift[pinned:], upper[region], position, height
+        )
+        write_fit(upper[region], first, last, position, height, row[pinned:])
+        keep_blocks(blocks, i, first, last, position, pinned)
+
+
+@njit(cache=True)
+def _internal_row(
+    layout: Layout,
     noisy: Int,
     upper: Real,
     multipliers: Real,
-    leaves: Int,
-    leaf_stiffness: Real,
-    task_pool: Int,
-    task_start: Int,
-    values: Real,
+    i: int,
+    shift: Real,
+    blocks: Blocks,
+    row: Real,
 ) -> None:
-    """Write the leaves' fits; a running minimum takes out the last digit's rounding errors."""
+    """Write x_i, fitted where the region is held."""
+    above = layout.above[i]
+    for k in range(noisy.shape[1]):
+        pull = multipliers[above, k] if above >= 0 else 0.0
+        shift[k] = (pull - multipliers[i, k]) * layout.stiffness[i]
+    if layout.held[i]:
+        _fit_internal(layout, noisy, upper, i, shift, blocks, row)
+    else:
+        for k in range(noisy.shape[1]):
+            row[k] = noisy[layout.internal[i], k] + shift[k]
+        if i == 0 and layout.root_total >= 0:
+            row[0] = layout.root_total
+
+
+@njit(cache=True)
+def write_internal(
+    layout: Layout, noisy: Int, upper: Real, multipliers: Real, blocks: Blocks, values: Real
+) -> None:
+    """Write the internal regions' rows into the whole table."""
+    shift = np.empty(noisy.shape[1])
+    for i in range(len(layout.internal)):
+        row = values[layout.internal[i]]
+        _internal_row(layout, noisy, upper, multipliers, i, shift, blocks, row)
+
+
+@njit(cache=True)
+def guess(layout: Layout, noisy: Int, upper: Real, blocks: Blocks, multipliers: Real) -> None:
+    """First multipliers: those that take each region's own row, from the root down, to its fit.
+
+    Were every region much heavier than its children, these would be optimal. A held region's
+    fit needs no multipliers.
+    """
     columns = noisy.shape[1]
-    for task in prange(len(task_pool)):
-        pool = task_pool[task]
-        shift = multipliers[pool] * leaf_stiffness[pool]
-        position = np.empty(columns + 1, dtype=np.int64)
-        height = np.empty(columns + 1)
-        for leaf in range(task_start[task], task_start[task + 1]):
-            row = values[leaves[leaf]]
-            level = upper[leaves[leaf]]
-            first, last = pool_leaf(noisy[leaves[leaf]], shift, level, position, height)
-            row[:] = 0.0
-            row[: position[first]] = level
-            for b in range(first, last):
-                mean = (height[b + 1] - height[b]) / (position[b + 1] - position[b])
-                level = min(level, max(mean, 0.0))
-                row[position[b] : position[b + 1]] = level
+    shift, row = np.empty(columns), np.empty(columns)
+    multipliers[:] = 0.0
+    for i in range(len(layout.internal)):
+        if layout.held[i]:
+            continue
+        # λ_i is still zero, so the fit is that of n_i + λ_p / w_i.
+        above = layout.above[i]
+        for k in range(columns):
+            shift[k] = multipliers[above, k] * layout.stiffness[i] if above >= 0 else 0.0
+        _fit_internal(layout, noisy, upper, i, shift, blocks, row)
+        for k in range(columns):
+            excess = noisy[layout.internal[i], k] + shift[k] - row[k]
+            multipliers[i, k] = excess / layout.stiffness[i]
 
 
 @njit(cache=True)
 def gradient(
+    layout: Layout,
     noisy: Int,
+    upper: Real,
     multipliers: Real,
-    internal: Int,
-    above: Int,
-    stiffness: Real,
-    pool_start: Int,
     sums: Real,
-    fixed_total: float,
+    blocks: Blocks,
     out: Real,
 ) -> float:
-    """F from the pools' sums; returns its largest magnitude. A fixed total pins x_root[0]."""
-    columns = noisy.shape[1]
-    for i in range(len(internal)):
-        row = noisy[internal[i]]
-        for k in range(columns):
-            out[i, k] = multipliers[i, k] * stiffness[i] - row[k]
-        for task in range(pool_start[i], pool_start[i + 1]):
+    """F, given the pools' sums by task; returns its largest magnitude."""
+    regions, columns = multipliers.shape
+    shift, row = np.empty(columns), np.empty(columns)
+    out[:] = 0.0
+    largest = 0.0
+    # Invariant: once i is done, out[i] lacks nothing: its internal children come after it in
+    # `internal`, so it is walked from the last to the first.
+    for i in range(regions - 1, -1, -1):
+        _internal_row(layout, noisy, upper, multipliers, i, shift, blocks, row)
+        for task in range(layout.pool_start[i], layout.pool_start[i + 1]):
             for k in range(columns):
                 out[i, k] += sums[task, k]
-        p = above[i]
-        if p >= 0:
-            # out[p] is complete but for its internal children, which follow it.
+        for k in range(columns):
+            out[i, k] -= row[k]
+            largest = max(largest, abs(out[i, k]))
+        if i > 0:
             for k in range(columns):
-                shared = multipliers[p, k] * stiffness[i]
-                out[i, k] -= shared
-                out[p, k] += row[k] + shared - multipliers[i, k] * stiffness[i]
-    if fixed_total >= 0:
-        out[0, 0] += noisy[0, 0] - multipliers[0, 0] * stiffness[0] - fixed_total
-    return float(np.abs(out).max())
-
-
-@njit(cache=True)
-def _add_pool_average(
-    direction: Real,
-    stiffness: float,
-    first_leaf: int,
-    last_leaf: int,
-    edges: Int32,
-    blocks: Int32,
-    prefix: Real,
-    changes: Real,
-    out: Real,
-) -> None:
-    """Add Σ_leaves J d / w: each block takes the mean of its cells, found from prefix sums."""
-    columns = direction.shape[0]
-    prefix[0] = 0.0
-    for k in range(columns):
-        prefix[k + 1] = prefix[k] + direction[k]
-    changes[:] = 0.0
-    for leaf in range(first_leaf, last_leaf):
-        start, before = edges[leaf, 0], 0.0
-        # Invariant: `changes` holds this leaf's changes of level left of `start`, where its
-        # level is `before`.
-        for b in range(1, blocks[leaf] + 1):
-            stop = edges[leaf, b]
-            mean = (prefix[stop] - prefix[start]) / (stop - start)
-            changes[start] += mean - before
-            start, before = stop, mean
-        changes[start] -= before
-    level = 0.0
-    for k in range(columns):
-        level += changes[k]
-        out[k] += level * stiffness
+                out[layout.above[i], k] += row[k]
+    return largest
 
 
 @njit(cache=True)
 def hessian_product(
+    layout: Layout,
     direction: Real,
-    above: Int,
-    stiffness: Real,
-    leaf_stiffness: Real,
-    pool_leaves: Int,
-    edges: Int32,
-    blocks: Int32,
-    pinned: bool,
-    damping: float,
+    leaf_blocks: Blocks,
+    blocks: Blocks,
+    damping: Real,
     out: Real,
 ) -> float:
-    """(H + damping) d; returns ⟨d, (H + damping) d⟩.
+    """(H + damping · steepest) d; returns ⟨d, (H + damping · steepest) d⟩.
 
     One thread: a product takes under a millisecond for 3,000 regions × 1,000 sizes, and there
     are hundreds of them; two threads on a busy machine lose more at the barriers.
     """
     regions, columns = direction.shape
     prefix, changes = np.empty(columns + 1), np.empty(columns + 1)
+    difference, flow = np.empty(columns), np.empty(columns)
     for i in range(regions):
         for k in range(columns):
-            out[i, k] = (stiffness[i] + damping) * direction[i, k]
-        first, last = pool_leaves[i], pool_leaves[i + 1]
-        if last > first:
-            _add_pool_average(
-                direction[i],
-                leaf_stiffness[i],
-                first,
-                last,
-                edges,
-                blocks,
-                prefix,
-                changes,
-                out[i],
-            )
-        p = above[i]
-        if p >= 0:
+            out[i, k] = damping[i, k // BAND] * layout.steepest[i] * direction[i, k]
+        start, stop = layout.pool_leaves[i], layout.pool_leaves[i + 1]
+        if stop > start:
+            scale = layout.leaf_stiffness[i]
+            add_averages(direction[i], scale, leaf_blocks, start, stop, prefix, changes, out[i])
+        above = layout.above[i]
+        for k in range(columns):
+            difference[k] = direction[i, k] - (direction[above, k] if above >= 0 else 0.0)
+            flow[k] = 0.0
+        if layout.held[i]:
+            add_averages(difference, layout.stiffness[i], blocks, i, i + 1, prefix, changes, flow)
+        else:
             for k in range(columns):
-                out[p, k] += stiffness[i] * (direction[p, k] - direction[i, k])
-                out[i, k] -= stiffness[i] * direction[p, k]
-    if pinned:
-        out[0, 0] -= stiffness[0] * direction[0, 0]
+                flow[k] = difference[k] * layout.stiffness[i]
+            if i == 0 and layout.root_total >= 0:
+                flow[0] = 0.0
+        for k in range(columns):
+            out[i, k] += flow[k]
+        if above >= 0:
+            for k in range(columns):
+                out[above, k] -= flow[k]
     return float(inner(direction, out))
 
 
@@ -217,73 +236,25 @@ def inner(left: Real, right: Real) -> float:
 
 
 @njit(cache=True)
-def factorise(
-    above: Int,
-    stiffness: Real,
-    leaf_stiffness: Real,
-    pool_leaves: Int,
-    edges: Int32,
-    blocks: Int32,
-    pinned: bool,
-    damping: float,
-    pivots: Real,
+def adapt_damping(
+    layout: Layout, new_gradient: Real, unsolved: Real, step: Real, damping: Real
 ) -> None:
-    """Pivots of the preconditioner's elimination, inverted.
+    """Set each band's damping to the curvature that the full step met and H did not foresee.
 
-    A pool's averaging has eigenvalues from (nearly) zero, on rough rows, to its number of free
-    leaves, on smooth ones; POOL_SHARE of that number stands for it.
+    The linear system left `unsolved` = −F − (H + damping · steepest) d, so the unforeseen
+    change F(λ + d) − F(λ) − H d is F(λ + d) + unsolved + damping · steepest · d. As a share of
+    the steepest possible it is in [0, 1] when the step is in one band; there, damping by it
+    would have made the step right.
     """
-    regions, columns = pivots.shape
-    pivots[:] = 0.0
-    for i in range(regions - 1, -1, -1):
-        free = np.zeros(columns + 1)
-        for leaf in range(pool_leaves[i], pool_leaves[i + 1]):
-            free[edges[leaf, 0]] += 1.0
-            free[edges[leaf, blocks[leaf]]] -= 1.0
-        count = 0.0
-        p = above[i]
-        for k in range(columns):
-            count += free[k]
-            own = stiffness[i] + damping
-            if pinned and i == 0 and k == 0:
-                own = damping
-            # Children come later in breadth-first order: their shares are already added.
-            pivot = 1.0 / (pivots[i, k] + own + POOL_SHARE * leaf_stiffness[i] * count)
-            pivots[i, k] = pivot
-            if p >= 0:
-                pivots[p, k] += stiffness[i] - stiffness[i] * stiffness[i] * pivot
-
-
-@njit(cache=True)
-def precondition(residual: Real, above: Int, stiffness: Real, pivots: Real, out: Real) -> float:
-    """Solve the preconditioner's system; returns ⟨residual, solution⟩."""
-    regions, columns = residual.shape
-    out[:] = residual
-    for i in range(regions - 1, 0, -1):
-        p = above[i]
-        for k in range(columns):
-            out[p, k] += stiffness[i] * pivots[i, k] * out[i, k]
-    for k in range(columns):
-        out[0, k] *= pivots[0, k]
-    for i in range(1, regions):
-        p = above[i]
-        for k in range(columns):
-            out[i, k] = (out[i, k] + stiffness[i] * out[p, k]) * pivots[i, k]
-    return float(inner(residual, out))
-
-
-@njit(cache=True)
-def advance(length: float, search: Real, product: Real, step: Real, residual: Real) -> None:
-    """step += length · search, residual −= length · product, in one pass."""
-    for i in range(search.shape[0]):
-        for k in range(search.shape[1]):
-            step[i, k] += length * search[i, k]
-            residual[i, k] -= length * product[i, k]
-
-
-@njit(cache=True)
-def combine(solved: Real, factor: float, search: Real) -> None:
-    """search = solved + factor · search."""
-    for i in range(search.shape[0]):
-        for k in range(search.shape[1]):
-            search[i, k] = solved[i, k] + factor * search[i, k]
+    regions, columns = step.shape
+    for i in range(regions):
+        for band in range(damping.shape[1]):
+            damped = damping[i, band] * layout.steepest[i]
+            unforeseen, length = 0.0, 0.0
+            for k in range(band * BAND, min((band + 1) * BAND, columns)):
+                d = step[i, k]
+                unforeseen += (new_gradient[i, k] + unsolved[i, k] + damped * d) * d
+                length += d * d
+            met = unforeseen / (layout.steepest[i] * length) if length > 0 else 0.0
+            decayed = max(damping[i, band] * DAMPING_DECAY, LEAST_DAMPING)
+            damping[i, band] = max(min(met, 1.0), decayed)

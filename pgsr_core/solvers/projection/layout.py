@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,40 +18,52 @@ TABLE_DIMENSIONS = 2
 # Leaves that one parallel task takes. Tasks do not depend on the number of threads and their
 # sums are added in a fixed order, so neither does the result.
 LEAVES_A_TASK = 48
+# How much heavier than its children a region is when its own row is held monotone too. Below,
+# multipliers are moderate and the plain quadratic term makes the better Newton system.
+HEAVY = 30.0
 
 
 class ProjectionInputError(PgsrError):
     """The arguments do not describe a cumulative program on this tree."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The tree as the dual sees it: one multiplier row for each internal region.
+
+    A named tuple, because compiled kernels take one as an argument.
 
     Attributes:
         internal: regions with children, breadth first, so parents come before children.
         above: for each internal region the position in `internal` of its parent, −1 at the root.
         stiffness: 1/weight of each internal region.
+        held: internal regions whose own row is kept monotone and bounded as well. That follows
+            from the leaves, so it changes no optimum; it does keep the multipliers of heavy
+            regions from having to carry all of their rows' noise, times the weight.
         leaves: regions without children; those of one parent (a pool) are contiguous.
         leaf_stiffness: 1/weight of the leaves of each internal region's pool.
         pool_leaves: internal region i's pool is ``leaves[pool_leaves[i] : pool_leaves[i + 1]]``.
+        steepest: the largest curvature of the dual along each internal region's multipliers.
         task_pool: which internal region's leaves each task takes.
         task_start: the leaves of task t are ``task_start[t] : task_start[t + 1]``.
         pool_start: the tasks of internal region i are ``pool_start[i] : pool_start[i + 1]``.
+        root_total: what the root's first column is pinned to; −1 where it is free.
     """
 
     internal: Int
     above: Int
     stiffness: Real
+    held: NDArray[np.bool_]
     leaves: Int
     leaf_stiffness: Real
     pool_leaves: Int
+    steepest: Real
     task_pool: Int
     task_start: Int
     pool_start: Int
+    root_total: float
 
     @classmethod
-    def of(cls, tree: RegionTree, weights: Real) -> Layout:
+    def of(cls, tree: RegionTree, weights: Real, *, root_total: float) -> Layout:
         """Lay out a tree of at least two regions; `weights` has one entry for each level."""
         internal = np.flatnonzero(~tree.is_leaf)
         position = np.full(tree.regions, -1)
@@ -60,24 +71,31 @@ class Layout:
         above = np.where(internal > 0, position[tree.parent[internal]], -1)
         leaves = tree.leaves.copy()
         pool_sizes = np.bincount(position[tree.parent[leaves]], minlength=len(internal))
+        pool_leaves = np.concatenate([[0], np.cumsum(pool_sizes)])
         tasks = -(-pool_sizes // LEAVES_A_TASK)
         pool_start = np.concatenate([[0], np.cumsum(tasks)])
         task_pool = np.repeat(np.arange(len(internal)), tasks)
-        pool_leaves = np.concatenate([[0], np.cumsum(pool_sizes)])
         number_in_pool = np.arange(len(task_pool)) - pool_start[task_pool]
         task_start = pool_leaves[task_pool] + number_in_pool * LEAVES_A_TASK
         level = tree.level[internal]
+        stiffness = 1.0 / weights[level]
+        # The deepest level has no internal region, so level + 1 exists.
+        leaf_stiffness = 1.0 / weights[level + 1]
+        steepest = leaf_stiffness * pool_sizes + stiffness
+        np.add.at(steepest, above[1:], stiffness[1:])
         return cls(
             internal=internal,
             above=above,
-            stiffness=1.0 / weights[level],
+            stiffness=stiffness,
+            held=leaf_stiffness >= HEAVY * stiffness,
             leaves=leaves,
-            # The deepest level has no internal region, so level + 1 exists.
-            leaf_stiffness=1.0 / weights[level + 1],
+            leaf_stiffness=leaf_stiffness,
             pool_leaves=pool_leaves,
+            steepest=steepest,
             task_pool=task_pool,
             task_start=np.append(task_start, len(leaves)),
             pool_start=pool_start,
+            root_total=root_total,
         )
 
 

@@ -85,19 +85,13 @@ def project(
     upper = checked_groups(tree, groups, groups_by_region).astype(np.float64)
     if tree.regions == 1:
         return _lone_root(noisy, upper, pinned=groups_by_region is None)
-    newton = DualNewton(
-        Layout.of(tree, weights),
-        read_only(np.ascontiguousarray(noisy, dtype=np.int64)),
-        upper,
-        float(groups) if groups_by_region is None else -1.0,
-    )
+    root_total = float(groups) if groups_by_region is None else -1.0
+    table = read_only(np.ascontiguousarray(noisy, dtype=np.int64))
+    newton = DualNewton(Layout.of(tree, weights, root_total=root_total), table, upper)
     while newton.residual > tolerance and newton.steps < max_steps and newton.step():
         pass
-    values = np.empty(noisy.shape)
-    newton.leaf_rows(values)
-    newton.internal_rows(values)
     return Projection(
-        values=values,
+        values=newton.values(),
         residual=newton.residual,
         newton_steps=newton.steps,
         converged=newton.residual <= tolerance,

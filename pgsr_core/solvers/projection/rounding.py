@@ -16,7 +16,7 @@ not exist (children (2, 1) and (¾, ½) under the parent (2, 2)).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from pgsr_core.hierarchy import RegionTree
@@ -62,10 +62,7 @@ def round_consistently(
         )
     rounded = np.zeros(targets.shape, dtype=np.int64)
     rounded[0] = _root_row(targets[0], groups, pinned=groups_by_region is None)
-    first_child = tree.first_child.copy()
-    for level in range(tree.levels - 1):
-        start, stop = tree.level_start[level], tree.level_start[level + 1]
-        _round_children(targets, upper, first_child, start, stop, rounded)
+    _round_descendants(targets, upper, read_only(tree.first_child), rounded)
     return rounded
 
 
@@ -78,17 +75,17 @@ def _root_row(row: Real, groups: int, *, pinned: bool) -> Int:
     return fitted
 
 
-@njit(cache=True, parallel=True)
-def _round_children(
-    targets: Real, upper: Int, first_child: Int, start: int, stop: int, rounded: Int
-) -> None:
-    """Round the children of regions start..stop − 1, whose own rows are final."""
-    for region in prange(start, stop):
-        children = first_child[region + 1] - first_child[region]
-        if children > 0:
-            own = slice(first_child[region], first_child[region + 1])
+@njit(cache=True)
+def _round_descendants(targets: Real, upper: Int, first_child: Int, rounded: Int) -> None:
+    """Round everything below the root; regions are breadth first, so parents are final first.
+
+    One thread: the work is a small part of the projection's, and comes in many small families.
+    """
+    for region in range(targets.shape[0]):
+        start, stop = first_child[region], first_child[region + 1]
+        if stop > start:
             _round_family(
-                targets[own], upper[own], rounded[region], first_child[region], rounded[own]
+                targets[start:stop], upper[start:stop], rounded[region], start, rounded[start:stop]
             )
 
 
