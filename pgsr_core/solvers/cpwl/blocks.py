@@ -7,6 +7,7 @@ themselves be threads (numba's own thread pool would not allow that everywhere).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -41,15 +42,19 @@ class Blocks:
         """Number of blocks."""
         return -(-self.sizes // self.width)
 
-    def run(self, kernel: Callable[..., int], *arguments: Any) -> int:
-        """Call ``kernel(first, last, *arguments)`` on runs of blocks that cover all; sum up."""
-        if self.threads == 1 or self.count == 1:
-            return kernel(0, self.count, *arguments)
-        runs = min(self.count, self.threads * RUNS_A_THREAD)
-        cuts = [self.count * run // runs for run in range(runs + 1)]
+    def run(self, kernel: Callable[..., int], *arguments: Any, parts: int = 0) -> list[int]:
+        """Call ``kernel(first, last, *arguments)`` on runs that cover all blocks.
+
+        Where ``parts`` is given, runs cover 0..parts instead. Returns what the kernel returned.
+        """
+        count = parts or self.count
+        if self.threads == 1 or count == 1:
+            return [kernel(0, count, *arguments)]
+        runs = min(count, self.threads * RUNS_A_THREAD)
+        cuts = [count * run // runs for run in range(runs + 1)]
         with ThreadPoolExecutor(max_workers=self.threads) as workers:
             waiting = [
                 workers.submit(kernel, first, last, *arguments)
-                for first, last in zip(cuts, cuts[1:], strict=False)
+                for first, last in itertools.pairwise(cuts)
             ]
-            return sum(task.result() for task in waiting)
+            return [task.result() for task in waiting]

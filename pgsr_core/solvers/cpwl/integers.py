@@ -22,6 +22,7 @@ from pgsr_core.solvers.cpwl.exchange import (
     INFINITE,
     Costs,
     balance_branch,
+    refresh,
     scatter,
 )
 from pgsr_core.solvers.cpwl.layout import Int, Layout, Real
@@ -31,6 +32,8 @@ from pgsr_core.solvers.cpwl.relaxation import State
 # Moves that a branch may need for each child before its start counts as distant.
 MOVES_A_CHILD = 8
 DISTANT = -(2**62)
+# Columns of a row that are written in one go.
+LONG_ROW = 4096
 
 # Bisections of θ: remainders nearer than 2 to this power below zero count as equal.
 HALVINGS = 9
@@ -77,7 +80,13 @@ def round_sizes(state: State, multiplier: float, groups: int, totals: Int) -> No
 
 @njit(cache=True, error_model="numpy")
 def _guess_level(
-    layout: Layout, node: int, block: int, state: State, total: Int, exact: bool, work: Int
+    offset: Real,
+    slope: Real,
+    below: Leaves,
+    above: Leaves,
+    leaf_weight: float,
+    total: Int,
+    work: Int,
 ) -> int:
     """t, rest and eligible leaves from the active set at hand; in how many lanes they are unproven.
 
@@ -85,9 +94,6 @@ def _guess_level(
     active and every active leaf is at least −t; the eligible leaves are the active ones unless an
     idle one lies at −t.
     """
-    offset, slope = state.offset[block, node], state.slope[block, node]
-    below, above = state.below[block, layout.pool[node]], state.above[block, layout.pool[node]]
-    leaf_weight = float(layout.leaf_weight[node])
     unproven = 0
     for j in range(len(total)):
         count = np.floor(slope[j] * leaf_weight + 0.5)
@@ -101,7 +107,7 @@ def _guess_level(
         work[REST, j] = rest
         work[ELIGIBLE, j] = count
         unproven += not right
-    return unproven if exact else len(total)
+    return unproven
 
 
 @njit(cache=True)
@@ -178,68 +184,34 @@ def _start_sharing(node: int, start: int, lanes: int, work: Int) -> None:
 
 
 @njit(cache=True)
-def _fill_pool(
-    costs: Costs,
-    layout: Layout,
-    node: int,
-    block: int,
-    start: int,
-    state: State,
-    total: Int,
-    exact: bool,
-    tally: Leaves,
-    work: Int,
+def _price_pool(
+    work: Int, leaf_weight: int, own: Int, weight: int, total: Int, up: Int, down: Int
 ) -> None:
-    """Solve a pool for its totals, write its leaves and its inner marginal costs."""
-    lanes = len(total)
-    first, last = layout.first_leaf[node], layout.first_leaf[node + 1]
-    if _guess_level(layout, node, block, state, total, exact, work):
-        _find_level(state.leaves[block, first:last], total, state.none, tally, work)
-    _start_sharing(node, start, lanes, work)
-    for i in range(first, last):
-        region = layout.leaf_row[i]
-        values = costs.noisy[region, start : start + lanes]
-        _share(values, costs.counts[region, start : start + lanes], work)
-    up, down = costs.up[block, node], costs.down[block, node]
-    weight = layout.leaf_weight[node]
-    for j in range(lanes):
-        slant = 2 * work[LEVEL, j]
-        up[j] = weight * (slant + 1)
-        less = weight * (-slant - 1 if work[REST, j] > 0 else 1 - slant)
-        down[j] = less if total[j] > 0 else INFINITE
+    """Marginal costs of a pool's node, from the level and the rest alone."""
+    for j in range(len(total)):
+        slant = 2 * leaf_weight * work[LEVEL, j]
+        mine = 2 * weight * (total[j] - own[j])
+        less = -slant - leaf_weight if work[REST, j] > 0 else leaf_weight - slant
+        up[j] = slant + leaf_weight + mine + weight
+        down[j] = less + weight - mine if total[j] > 0 else INFINITE
 
 
 @njit(cache=True)
-def _add_own_cost(
-    costs: Costs, layout: Layout, node: int, block: int, start: int, total: Int
-) -> None:
-    weight = layout.weight[node]
-    own = costs.noisy[max(layout.row[node], 0), start : start + len(total)]
-    up, down = costs.up[block, node], costs.down[block, node]
-    for j in range(len(total)):
-        slant = 2 * weight * (total[j] - own[j])
-        up[j] += slant + weight
-        down[j] = down[j] + weight - slant if down[j] < INFINITE else INFINITE
+def _keep_level(work: Int, lanes: int, level: Leaves, rest: Leaves, eligible: Int) -> None:
+    for j in range(lanes):
+        level[j] = work[LEVEL, j]
+        rest[j] = work[REST, j]
+        eligible[j] = work[ELIGIBLE, j]
 
 
 @njit(cache=True, error_model="numpy")
 def _answers(
-    costs: Costs,
-    layout: Layout,
-    node: int,
-    block: int,
-    start: int,
-    state: State,
-    rounding: Real,
-    answers: Real,
+    own: Int, weight: float, offset: Real, slope: Real, share: Real, answers: Real
 ) -> None:
-    """A child's continuous answers to its parent's multiplier in ``rounding[SHARE]``."""
-    weight = float(layout.weight[node])
-    own = costs.noisy[max(layout.row[node], 0), start : start + len(answers)]
-    offset, slope = state.offset[block, node], state.slope[block, node]
+    """A child's continuous answers to its parent's multiplier."""
     for j in range(len(answers)):
         lift = weight * slope[j]
-        answer = (offset[j] + lift * own[j] + slope[j] * rounding[SHARE, j]) / (1.0 + lift)
+        answer = (offset[j] + lift * own[j] + slope[j] * share[j]) / (1.0 + lift)
         answers[j] = answer if answer > 0.0 else 0.0
 
 
@@ -251,45 +223,53 @@ def _add_rounded(answers: Real, rounding: Real) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _halve(rounding: Real, total: Int) -> None:
+    """Keep the half of [LOW, HIGH] that holds the θ for the total."""
+    for j in range(len(total)):
+        rounded = rounding[ROUNDED, j]
+        middle = 0.5 * (rounding[LOW, j] + rounding[HIGH, j])
+        fits = rounded <= total[j]
+        rounding[LOW, j] = middle if fits else rounding[LOW, j]
+        rounding[BELOW_TOTAL, j] = rounded if fits else rounding[BELOW_TOTAL, j]
+        rounding[HIGH, j] = rounding[HIGH, j] if fits else middle
+        rounding[ABOVE_TOTAL, j] = rounding[ABOVE_TOTAL, j] if fits else rounded
+        rounding[ROUNDED, j] = 0.0
+
+
+@njit(cache=True, error_model="numpy")
 def _open_branch(
-    costs: Costs,
+    noisy: Int,
     layout: Layout,
     node: int,
-    block: int,
     start: int,
-    state: State,
+    offset: Real,
+    slope: Real,
     total: Int,
     rounding: Real,
     answers: Real,
 ) -> None:
     """Find the children's multiplier and the θ for which their rounded answers sum to the total.
 
-    Invariant of the bisection: rounded with θ = LOW the answers sum to BELOW ≤ total, with HIGH
-    to ABOVE > total. Where clipped answers deny it such a start, totals are capped later on.
+    Invariant of the bisection: rounded with θ = LOW the answers sum to BELOW_TOTAL ≤ total, with
+    HIGH to ABOVE_TOTAL > total. Where clipped answers deny it such a start, totals are capped.
     """
-    offset, slope = state.offset[block, node], state.slope[block, node]
     for j in range(len(total)):
-        share = (total[j] - offset[j]) / slope[j]
-        rounding[SHARE, j] = share if slope[j] > 0.0 else 0.0
+        share = (total[j] - offset[node, j]) / slope[node, j]
+        rounding[SHARE, j] = share if slope[node, j] > 0.0 else 0.0
         rounding[LOW, j] = -1.0
         rounding[HIGH, j] = 1.0
         rounding[BELOW_TOTAL, j] = 0.0
         rounding[ABOVE_TOTAL, j] = 0.0
+        rounding[ROUNDED, j] = 0.0
     for _ in range(HALVINGS):
-        rounding[ROUNDED, :] = 0.0
         child = node + 1
         while child < layout.stop[node]:
-            _answers(costs, layout, child, block, start, state, rounding, answers)
+            own = noisy[max(layout.row[child], 0), start : start + len(total)]
+            weight = float(layout.weight[child])
+            _answers(own, weight, offset[child], slope[child], rounding[SHARE], answers)
             _add_rounded(answers, rounding)
             child = layout.stop[child]
-        for j in range(len(total)):
-            rounded = rounding[ROUNDED, j]
-            middle = 0.5 * (rounding[LOW, j] + rounding[HIGH, j])
-            fits = rounded <= total[j]
-            rounding[LOW, j] = middle if fits else rounding[LOW, j]
-            rounding[BELOW_TOTAL, j] = rounded if fits else rounding[BELOW_TOTAL, j]
-            rounding[HIGH, j] = rounding[HIGH, j] if fits else middle
-            rounding[ABOVE_TOTAL, j] = rounding[ABOVE_TOTAL, j] if fits else rounded
+        _halve(rounding, total)
     for j in range(len(total)):
         between = rounding[ABOVE_TOTAL, j] - rounding[BELOW_TOTAL, j]
         between = between if between > 1.0 else 1.0
@@ -320,41 +300,6 @@ def _receive(answers: Real, rounding: Real, final: bool, left: Int, total: Int) 
         left[j] -= mine
 
 
-@njit(cache=True)
-def _repair(costs: Costs, layout: Layout, node: int, block: int, start: int, lanes: int) -> int:
-    """Gather the children's marginal costs and exchange where it pays; DISTANT if too often."""
-    up, down = costs.up[block, node], costs.down[block, node]
-    for j in range(lanes):
-        up[j] = INFINITE
-        down[j] = INFINITE
-    child, children = node + 1, 0
-    while child < layout.stop[node]:
-        child_up, child_down = costs.up[block, child], costs.down[block, child]
-        for j in range(lanes):
-            up[j] = min(up[j], child_up[j])
-            down[j] = min(down[j], child_down[j])
-        child = layout.stop[child]
-        children += 1
-    paying = 0
-    for j in range(lanes):
-        paying += up[j] + down[j] < 0
-    if not paying:
-        return 0
-    moves, distant = 0, False
-    for j in range(lanes):
-        if up[j] + down[j] < 0:
-            made = balance_branch(costs, layout, node, start + j, 1, MOVES_A_CHILD * children)
-            distant |= made < 0
-            moves += made
-            up[j], down[j] = INFINITE, INFINITE
-            child = node + 1
-            while child < layout.stop[node]:
-                up[j] = min(up[j], costs.up[block, child, j])
-                down[j] = min(down[j], costs.down[block, child, j])
-                child = layout.stop[child]
-    return DISTANT if distant else moves
-
-
 @njit(cache=True, nogil=True)
 def round_blocks(
     first: int,
@@ -362,62 +307,157 @@ def round_blocks(
     costs: Costs,
     layout: Layout,
     state: State,
+    eligible: Int,
     totals: Int,
     exact: bool,
 ) -> int:
-    """Integers for the sizes of these blocks, each optimal for its total; the moves made.
+    """Totals of all nodes for the sizes of these blocks, and levels and rests of the pools.
 
-    The result is DISTANT where a branch was left feasible, but not optimal. ``costs.up`` and
-    ``costs.down`` may share the memory of ``state.offset`` and ``state.slope``: a node's are
-    written after its state was last read.
+    ``costs.up`` and ``costs.down`` may share the memory of ``state.offset`` and ``state.slope``,
+    and levels and rests take the place of ``state.below`` and ``state.above``: a pool's are written
+    after its state was last read.
     """
     width = costs.up.shape[2]
     height = layout.depth.max() + 2
-    rounding, answers = np.zeros((height, BRANCH_LANES, width)), np.zeros(width)
+    rounding, lane_answers = np.zeros((height, BRANCH_LANES, width)), np.zeros(width)
     total, left = np.zeros((height, width), np.int64), np.zeros((height, width), np.int64)
     work = np.zeros((POOL_LANES, width), np.int64)
     tally = np.zeros((TALLIES, width), state.leaves.dtype)
-    moves, distant = 0, False
     for block in range(first, last):
         start = block * width
         lanes = min(width, costs.noisy.shape[1] - start)
-        total[0, :lanes] = totals[start : start + lanes]
+        answers, offset, slope = lane_answers[:lanes], state.offset[block], state.slope[block]
+        for j in range(lanes):
+            total[0, j] = totals[start + j]
         # Invariant: the open branches are the ancestors of the node that comes next; `total`
         # holds their totals by depth, `left` how much of them they have still to give.
         for node in range(len(layout.row)):
-            depth, row = layout.depth[node], layout.row[node]
-            mine = total[depth, :lanes]
+            depth, row, pool = layout.depth[node], layout.row[node], layout.pool[node]
+            weight, mine = layout.weight[node], total[depth, :lanes]
+            own = costs.noisy[max(row, 0), start : start + lanes]
             if depth > 0:
                 above = rounding[depth - 1]
                 final = layout.stop[node] == layout.stop[layout.above[node]]
-                _answers(costs, layout, node, block, start, state, above, answers[:lanes])
-                _receive(answers[:lanes], above, final, left[depth - 1], mine)
+                _answers(own, float(weight), offset[node], slope[node], above[SHARE], answers)
+                _receive(answers, above, final, left[depth - 1], mine)
             if row >= 0:
-                costs.counts[row, start : start + lanes] = mine
-            if layout.pool[node] < 0:
-                left[depth, :lanes] = mine
+                _copy_row(mine, costs.counts[row, start : start + lanes])
+            if pool < 0:
+                _copy_row(mine, left[depth])
                 _open_branch(
-                    costs,
+                    costs.noisy,
                     layout,
                     node,
-                    block,
                     start,
-                    state,
+                    offset,
+                    slope,
                     mine,
                     rounding[depth],
-                    answers[:lanes],
+                    answers,
                 )
                 continue
-            _fill_pool(costs, layout, node, block, start, state, mine, exact, tally, work)
-            if row >= 0:
-                _add_own_cost(costs, layout, node, block, start, mine)
-            branch = layout.above[node]
-            while branch >= 0 and layout.stop[branch] == node + 1:
-                made = _repair(costs, layout, branch, block, start, lanes)
+            below, above_leaf = state.below[block, pool], state.above[block, pool]
+            leaf_weight = layout.leaf_weight[node]
+            unproven = _guess_level(
+                offset[node], slope[node], below, above_leaf, float(leaf_weight), mine, work
+            )
+            if unproven or not exact:
+                leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
+                _find_level(leaves, mine, state.none, tally, work)
+            _keep_level(work, lanes, below, above_leaf, eligible[block, pool])
+            up, down = costs.up[block, node], costs.down[block, node]
+            _price_pool(work, leaf_weight, own, weight, mine, up, down)
+    return 0
+
+
+@njit(cache=True)
+def _copy_row(source: Int, target: Int) -> None:
+    for j in range(len(source)):
+        target[j] = source[j]
+
+
+@njit(cache=True, nogil=True)
+def share_rows(
+    first: int, last: int, noisy: Int, counts: Int, layout: Layout, state: State, eligible: Int
+) -> int:
+    """Counts of the leaves of nodes ``first:last``, from their pools' levels and rests.
+
+    Whole rows are read and written, or long parts of them: memory is slow at anything less.
+    """
+    width, sizes = state.below.shape[2], noisy.shape[1]
+    work = np.zeros((POOL_LANES, min(sizes, LONG_ROW)), np.int64)
+    for node in range(first, last):
+        pool = layout.pool[node]
+        if pool < 0:
+            continue
+        for start in range(0, sizes, LONG_ROW):
+            lanes = min(LONG_ROW, sizes - start)
+            for j in range(lanes):
+                block, lane = (start + j) // width, (start + j) % width
+                work[LEVEL, j] = state.below[block, pool, lane]
+                work[REST, j] = state.above[block, pool, lane]
+                work[ELIGIBLE, j] = eligible[block, pool, lane]
+            _start_sharing(node, start, lanes, work)
+            for i in range(layout.first_leaf[node], layout.first_leaf[node + 1]):
+                region = layout.leaf_row[i]
+                values = noisy[region, start : start + lanes]
+                _share(values, counts[region, start : start + lanes], work)
+    return 0
+
+
+@njit(cache=True)
+def _gather(costs: Costs, layout: Layout, node: int, block: int, up: Int, down: Int) -> int:
+    """The least up and down of a branch's children, lane by lane; how many children."""
+    for j in range(len(up)):
+        up[j] = INFINITE
+        down[j] = INFINITE
+    child, children = node + 1, 0
+    while child < layout.stop[node]:
+        child_up, child_down = costs.up[block, child], costs.down[block, child]
+        for j in range(len(up)):
+            up[j] = min(up[j], child_up[j])
+            down[j] = min(down[j], child_down[j])
+        child = layout.stop[child]
+        children += 1
+    return children
+
+
+@njit(cache=True)
+def _add_own_cost(own: Int, total: Int, weight: int, up: Int, down: Int) -> int:
+    """Pass a branch's costs on to its parent; in how many lanes an exchange pays before."""
+    paying = 0
+    for j in range(len(total)):
+        paying += up[j] + down[j] < 0
+        slant = 2 * weight * (total[j] - own[j])
+        up[j] += slant + weight
+        down[j] = down[j] + weight - slant if down[j] < INFINITE else INFINITE
+    return paying
+
+
+@njit(cache=True, nogil=True)
+def repair_blocks(first: int, last: int, costs: Costs, layout: Layout) -> int:
+    """Exchange under every branch where it pays; the moves made, or DISTANT.
+
+    DISTANT: some branch needed too many, and was left feasible but not optimal.
+    """
+    width, moves, distant = costs.up.shape[2], 0, False
+    for block in range(first, last):
+        start = block * width
+        lanes = min(width, costs.noisy.shape[1] - start)
+        # Invariant: the nodes after `node`, its subtree among them, are optimal for their totals.
+        for node in range(len(layout.row) - 1, -1, -1):
+            if layout.pool[node] >= 0:
+                continue
+            up, down = costs.up[block, node, :lanes], costs.down[block, node, :lanes]
+            children = _gather(costs, layout, node, block, up, down)
+            row, weight = layout.row[node], layout.weight[node]
+            own = costs.noisy[row, start : start + lanes]
+            total = costs.counts[row, start : start + lanes]
+            if not _add_own_cost(own, total, weight, up, down):
+                continue
+            for size in range(start, start + lanes):
+                made = balance_branch(costs, layout, node, size, 1, MOVES_A_CHILD * children)
                 distant |= made < 0
-                moves += max(made, 0)
-                _add_own_cost(
-                    costs, layout, branch, block, start, total[layout.depth[branch], :lanes]
-                )
-                branch = layout.above[branch]
+                moves += made
+                refresh(costs, layout, node, size, 1)
     return DISTANT if distant else moves

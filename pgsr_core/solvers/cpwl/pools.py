@@ -22,46 +22,30 @@ Leaves = NDArray[np.int32] | Int
 # Sums of a pool packed in 32 bits stay within this; it marks "none" in their tallies.
 NARROW = 2**30
 
-# Blocks whose part of a row is read or written in one go: 8 blocks of 64 numbers are a page.
-GROUP = 8
-
 # Rows of a tally.
 THRESHOLD, SUM, COUNT, BELOW, ABOVE = 0, 1, 2, 3, 4
 TALLIES = 5
 
 
 @njit(cache=True, nogil=True)
-def pack_blocks(
-    first: int, last: int, noisy: Int, layout: Layout, leaves: Leaves, magnitude: Int
-) -> int:
-    """Copy the leaves' rows into (block, leaf, lane) order; keep each block's magnitude.
+def pack_rows(first: int, last: int, noisy: Int, rows: Int, leaves: Leaves) -> int:
+    """Copy leaves ``rows[first:last]`` into (block, leaf, lane) order; returns their magnitude.
 
-    Magnitudes, one for the leaves and one for the other regions, are the bitwise union of n or
-    −n − 1 over the block: below the next power of two above |n|, and never less than |n| − 1.
+    The magnitude is the bitwise union of n or −n − 1: below the next power of two above the largest
+    |n|, and never less than it minus 1. Whole rows are read at a time, as memory likes it.
     """
-    width = leaves.shape[2]
-    for block in range(first, last):
-        for i in range(len(layout.row)):
-            values = noisy[max(layout.row[i], 0), block * width : (block + 1) * width]
-            union = 0
-            for j in range(len(values)):
-                union |= values[j] ^ (values[j] >> 63)
-            magnitude[1, block] |= union
-    leaf_row = layout.leaf_row
-    for group in range(first, last, GROUP):
-        end = min(group + GROUP, last)
-        for i in range(len(leaf_row)):
-            region = leaf_row[i]
-            for block in range(group, end):
-                start = np.uint64(block * width)
-                union = 0
-                # Unsigned indices are never negative: no check, and the loop runs in vectors.
-                for j in range(np.uint64(min(width, noisy.shape[1] - block * width))):
-                    value = noisy[region, start + j]
-                    union |= value ^ (value >> 63)
-                    leaves[block, i, j] = value
-                magnitude[0, block] |= union
-    return 0
+    blocks, width = leaves.shape[0], leaves.shape[2]
+    union = 0
+    for i in range(first, last):
+        region = rows[i]
+        for block in range(blocks):
+            start = np.uint64(block * width)
+            # Unsigned indices are never negative: no check, and the loop runs in vectors.
+            for j in range(np.uint64(min(width, noisy.shape[1] - block * width))):
+                value = noisy[region, start + j]
+                union |= value ^ (value >> 63)
+                leaves[block, i, j] = value
+    return union
 
 
 @njit(cache=True, nogil=True)
@@ -105,14 +89,16 @@ def take_tally(leaves: Leaves, tally: Leaves, none: int) -> None:
                 + (d if d >= least else 0)
             )
             tally[COUNT, j] += (a >= least) + (b >= least) + (c >= least) + (d >= least)
-            # Without a literal of 64 bits in it, the whole line stays in the leaves' own width.
+            # Without a literal of 64 bits in it, all this stays in the leaves' own width.
             low, high = tally[BELOW, j], tally[ABOVE, j]
-            low = max(a if a < least else low, b if b < least else low)
-            high = min(a if a >= least else high, b if b >= least else high)
-            low = max(low, max(c if c < least else low, d if d < least else low))
-            high = min(high, min(c if c >= least else high, d if d >= least else high))
-            tally[BELOW, j] = max(tally[BELOW, j], low)
-            tally[ABOVE, j] = min(tally[ABOVE, j], high)
+            low = max(low, a if a < least else low)
+            high = min(high, a if a >= least else high)
+            low = max(low, b if b < least else low)
+            high = min(high, b if b >= least else high)
+            low = max(low, c if c < least else low)
+            high = min(high, c if c >= least else high)
+            tally[BELOW, j] = max(low, d if d < least else low)
+            tally[ABOVE, j] = min(high, d if d >= least else high)
     for i in range(quads, rows):
         for j in range(width):
             least, a = tally[THRESHOLD, j], leaves[i, j]

@@ -47,6 +47,9 @@ TABLE_REST = 200
 # are then many, though the sets are few.
 FAR = 4.0
 FAR_COUNT = 2**32
+
+# How a block begins: from the active sets it has, each pool alone, or all leaves active.
+SWEEPS, POOLS, EVERYTHING = 0, 1, 2
 # Passes over one pool before the tree is looked at; Newton's method on one pool rarely needs 12.
 MAX_POOL_PASSES = 40
 
@@ -109,40 +112,30 @@ def relax(noisy: Int, layout: Layout, blocks: Blocks, state: State, *, groups: i
     Returns the root's multiplier, at which the answers in ``state`` sum to ``groups``.
     """
     multiplier = int(layout.weight[0]) * _spread(noisy[0], groups)
-    _ask_pilot(noisy, layout, blocks, state, multiplier)
-    blocks.run(_start_blocks, noisy, layout, state, False)
-    blocks.run(_sweep_blocks, noisy, layout, state, multiplier)
-    few = blocks.sizes * layout.pools // TABLE_REST
-    restarted = False
+    if blocks.count > 1:
+        # Most sizes of a long table are alike: few groups and much noise. One block is settled
+        # first, and what its pools received is expected in all the others. One guess for all of
+        # them leaves the blocks independent, hence the result the same for any threads.
+        pilot = blocks.count // 2
+        _settle_blocks(pilot, pilot + 1, noisy, layout, state, multiplier, POOLS, True)
+    blocks.run(_settle_blocks, noisy, layout, state, multiplier, POOLS, False)
+    few, mode = blocks.sizes * layout.pools // TABLE_REST, SWEEPS
     for _ in range(MAX_ROUNDS):
         slope = float(state.root_slope.sum())
-        if slope <= 0.0:
+        if slope > 0.0:
+            multiplier = (groups - float(state.root_offset.sum())) / slope
+        elif mode == SWEEPS:
             # No leaf is active though G is positive. With all leaves active this cannot recur:
             # from there the iterates decrease towards an optimum where some leaf is active.
-            if restarted:
-                break
-            blocks.run(_start_blocks, noisy, layout, state, True)
-            restarted = True
-            slope = float(state.root_slope.sum())
-        multiplier = (groups - float(state.root_offset.sum())) / slope
-        blocks.run(_sweep_blocks, noisy, layout, state, multiplier)
+            mode = EVERYTHING
+        else:
+            break
+        blocks.run(_settle_blocks, noisy, layout, state, multiplier, mode, False)
+        mode = SWEEPS
         if state.moved.sum() <= few:
             break
     slope = float(state.root_slope.sum())
     return (groups - float(state.root_offset.sum())) / slope if slope > 0.0 else multiplier
-
-
-def _ask_pilot(noisy: Int, layout: Layout, blocks: Blocks, state: State, multiplier: float) -> None:
-    """Settle one block of large sizes first, and expect its multipliers in all the others.
-
-    Most sizes of a long table are alike: few groups and much noise. One guess for all of them
-    leaves the blocks independent, hence the result the same for any number of threads.
-    """
-    if blocks.count > 1:
-        pilot = blocks.count // 2
-        _start_blocks(pilot, pilot + 1, noisy, layout, state, False)
-        _sweep_blocks(pilot, pilot + 1, noisy, layout, state, multiplier)
-        _note_guess(pilot, noisy, layout, state, multiplier)
 
 
 def _spread(row: Int, groups: int) -> float:
@@ -165,41 +158,40 @@ def _set_threshold(level: Real, tally: Leaves, none: int) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _keep_tally(
-    layout: Layout, node: int, block: int, lanes: int, state: State, tally: Leaves
+    tally: Leaves, leaf_weight: float, offset: Real, slope: Real, below: Leaves, above: Leaves
 ) -> None:
-    offset, slope = state.offset[block, node], state.slope[block, node]
-    below, above = state.below[block, layout.pool[node]], state.above[block, layout.pool[node]]
-    share = 1.0 / layout.leaf_weight[node]
-    for j in range(lanes):
+    for j in range(len(offset)):
         offset[j] = tally[SUM, j]
-        slope[j] = tally[COUNT, j] * share
-    for j in range(lanes):
+        slope[j] = tally[COUNT, j] / leaf_weight
+    for j in range(len(offset)):
         below[j] = tally[BELOW, j]
         above[j] = tally[ABOVE, j]
 
 
 @njit(cache=True, error_model="numpy")
 def _settle_pool(
-    own: Int, layout: Layout, node: int, block: int, state: State, tally: Leaves, level: Real
+    own: Int,
+    weight: float,
+    leaf_weight: float,
+    guess: float,
+    leaves: Leaves,
+    none: int,
+    tally: Leaves,
+    level: Real,
 ) -> None:
     """Solve one pool under its region alone, as if the region's τ_out were as guessed.
 
     Newton's method. Sets above a threshold are nested, so an unchanged count is an unchanged set.
     """
-    leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
-    weight, leaf_weight = float(layout.weight[node]), float(layout.leaf_weight[node])
-    lanes, guess = len(own), state.guess[layout.pool[node]]
     for _ in range(MAX_POOL_PASSES):
-        before = 0
-        for j in range(lanes):
-            lift = weight * tally[COUNT, j]
+        before, after = 0, 0
+        for j in range(len(own)):
             gap = weight * (own[j] - float(tally[SUM, j]))
-            level[j] = -(guess + gap) / (leaf_weight + lift)
+            level[j] = -(guess + gap) / (leaf_weight + weight * tally[COUNT, j])
             before += tally[COUNT, j]
-        _set_threshold(level, tally, state.none)
-        take_tally(leaves, tally, state.none)
-        after = 0
-        for j in range(lanes):
+        _set_threshold(level, tally, none)
+        take_tally(leaves, tally, none)
+        for j in range(len(own)):
             after += tally[COUNT, j]
         if after == before:
             break
@@ -207,11 +199,9 @@ def _settle_pool(
 
 @njit(cache=True, error_model="numpy")
 def _answer(
-    own: Int, layout: Layout, node: int, block: int, state: State, offset: Real, slope: Real
+    own: Int, weight: float, inner_offset: Real, inner_slope: Real, offset: Real, slope: Real
 ) -> None:
     """Add S' and k' of a node to its parent's row of the stacks."""
-    weight = float(layout.weight[node])
-    inner_offset, inner_slope = state.offset[block, node], state.slope[block, node]
     for j in range(len(own)):
         lift = weight * inner_slope[j]
         share = 1.0 / (1.0 + lift)
@@ -220,83 +210,20 @@ def _answer(
 
 
 @njit(cache=True, error_model="numpy")
-def _finish(
-    node: int,
-    block: int,
-    start: int,
-    noisy: Int,
-    layout: Layout,
-    state: State,
-    offset: Real,
-    slope: Real,
-) -> None:
-    """A pool is done: answer its parent, and close the branches of which it is the last node."""
-    lanes = min(state.offset.shape[2], noisy.shape[1] - start)
-    current = node
-    while True:
-        own = noisy[max(layout.row[current], 0), start : start + lanes]
-        depth = layout.depth[current]
-        _answer(own, layout, current, block, state, offset[depth], slope[depth])
-        current = layout.above[current]
-        if current < 0 or layout.stop[current] != node + 1:
-            break
-        depth = layout.depth[current] + 1
-        state.offset[block, current, :] = offset[depth]
-        state.slope[block, current, :] = slope[depth]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _start_blocks(
-    first: int, last: int, noisy: Int, layout: Layout, state: State, everything: bool
-) -> int:
-    """First active sets: each pool alone, or all leaves where ``everything`` is set."""
-    width = state.offset.shape[2]
-    height = layout.depth.max() + 2
-    offset, slope, level = np.zeros((height, width)), np.zeros((height, width)), np.zeros(width)
-    tally = np.zeros((TALLIES, width), state.leaves.dtype)
-    for block in range(first, last):
-        start = block * width
-        lanes = min(width, noisy.shape[1] - start)
-        offset[0, :] = 0.0
-        slope[0, :] = 0.0
-        # Invariant: the open branches are the ancestors of the node that comes next.
-        for node in range(len(layout.row)):
-            if layout.pool[node] < 0:
-                offset[layout.depth[node] + 1, :] = 0.0
-                slope[layout.depth[node] + 1, :] = 0.0
-                continue
-            leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
-            level[:] = -np.inf if everything else state.bar[layout.pool[node]]
-            _set_threshold(level, tally, state.none)
-            take_tally(leaves, tally, state.none)
-            if not everything:
-                own = noisy[max(layout.row[node], 0), start : start + lanes]
-                _settle_pool(own, layout, node, block, state, tally, level[:lanes])
-            _keep_tally(layout, node, block, lanes, state, tally)
-            _finish(node, block, start, noisy, layout, state, offset, slope)
-        state.root_offset[start : start + lanes] = offset[0, :lanes]
-        state.root_slope[start : start + lanes] = slope[0, :lanes]
-    return 0
-
-
-@njit(cache=True, error_model="numpy")
 def _descend(
-    own: Int, layout: Layout, node: int, block: int, state: State, outer: Real, inner: Real
+    own: Int, weight: float, offset: Real, slope: Real, outer: Real, inner: Real
 ) -> None:
     """τ_in of a node from τ_out."""
-    weight = float(layout.weight[node])
-    offset, slope = state.offset[block, node], state.slope[block, node]
     for j in range(len(own)):
         inner[j] = (outer[j] + weight * (own[j] - offset[j])) / (1.0 + weight * slope[j])
 
 
 @njit(cache=True, error_model="numpy")
 def _has_moved(
-    layout: Layout, node: int, block: int, state: State, multiplier: Real, level: Real
+    multiplier: Real, leaf_weight: float, below: Leaves, above: Leaves, level: Real
 ) -> int:
-    """For how many sizes a pool's active set is no longer {n > −τ/w}; FAR_COUNT for each far one."""
-    below, above = state.below[block, layout.pool[node]], state.above[block, layout.pool[node]]
-    share = -1.0 / layout.leaf_weight[node]
+    """In how many lanes the active set is no longer {n > −τ/w}; FAR_COUNT more for a far one."""
+    share = -1.0 / leaf_weight
     moved, far = 0, 0
     for j in range(len(level)):
         bar = multiplier[j] * share
@@ -306,81 +233,132 @@ def _has_moved(
     return moved + far * FAR_COUNT
 
 
+@njit(cache=True)
+def _move_row(source: Real, target: Real) -> None:
+    for j in range(len(source)):
+        target[j] = source[j]
+
+
+@njit(cache=True)
+def _fill(row: Real, value: float) -> None:
+    for j in range(len(row)):
+        row[j] = value
+
+
+@njit(cache=True)
+def _mean(row: Real, lanes: int) -> float:
+    total = 0.0
+    for j in range(lanes):
+        total += row[j]
+    return total / lanes
+
+
 @njit(cache=True, error_model="numpy")
 def _sweep(
     block: int,
     noisy: Int,
     layout: Layout,
     state: State,
-    multiplier: Real,
-    offset: Real,
-    slope: Real,
-    level: Real,
+    mode: int,
+    note: bool,
+    stacks: Real,
     tally: Leaves,
 ) -> int:
-    """One Newton step for the sizes of a block; how many pools had to be tallied again."""
-    width, moved = state.offset.shape[2], 0
+    """One walk down and up for the sizes of a block; how many active sets it changed.
+
+    ``stacks`` holds rows by depth: τ_in, and the sums of S' and k'; the last row is for levels.
+    """
+    width, moved, none = state.offset.shape[2], 0, state.none
     start = block * width
     lanes = min(width, noisy.shape[1] - start)
-    offset[0, :] = 0.0
-    slope[0, :] = 0.0
+    multiplier, offset, slope = stacks[0], stacks[1], stacks[2]
+    level = stacks[0, stacks.shape[1] - 1, :lanes]
+    node_offset, node_slope = state.offset[block], state.slope[block]
+    _fill(offset[0], 0.0)
+    _fill(slope[0], 0.0)
     # Invariant: the open branches are the ancestors of the node that comes next, each with
-    # its τ_in in `multiplier` and the answers of its finished children in the stacks.
+    # its τ_in in `multiplier` and the answers of its finished children in the other stacks.
     for node in range(len(layout.row)):
         own = noisy[max(layout.row[node], 0), start : start + lanes]
-        depth = layout.depth[node]
-        _descend(own, layout, node, block, state, multiplier[depth], multiplier[depth + 1])
-        if layout.pool[node] < 0:
-            offset[depth + 1, :] = 0.0
-            slope[depth + 1, :] = 0.0
+        depth, pool, weight = layout.depth[node], layout.pool[node], float(layout.weight[node])
+        outer, inner = multiplier[depth], multiplier[depth + 1]
+        if mode == SWEEPS:
+            _descend(own, weight, node_offset[node], node_slope[node], outer, inner)
+        if pool < 0:
+            _fill(offset[depth + 1], 0.0)
+            _fill(slope[depth + 1], 0.0)
             continue
-        shifted = _has_moved(layout, node, block, state, multiplier[depth + 1], level[:lanes])
+        leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
+        below, above = state.below[block, pool], state.above[block, pool]
+        leaf_weight = float(layout.leaf_weight[node])
+        shifted = FAR_COUNT
+        if mode == SWEEPS:
+            shifted = _has_moved(inner, leaf_weight, below, above, level)
+        else:
+            _fill(level, state.bar[pool] if mode == POOLS else -np.inf)
         if shifted:
             moved += shifted
-            leaves = state.leaves[block, layout.first_leaf[node] : layout.first_leaf[node + 1]]
-            _set_threshold(level[:lanes], tally, state.none)
-            take_tally(leaves, tally, state.none)
-            _keep_tally(layout, node, block, lanes, state, tally)
-        _finish(node, block, start, noisy, layout, state, offset, slope)
+            _set_threshold(level, tally, none)
+            take_tally(leaves, tally, none)
+            if mode == POOLS:
+                guess = state.guess[pool]
+                _settle_pool(own, weight, leaf_weight, guess, leaves, none, tally, level)
+            _keep_tally(tally, leaf_weight, node_offset[node], node_slope[node], below, above)
+        if note:
+            state.guess[pool] = _mean(outer, lanes)
+            state.bar[pool] = -_mean(inner, lanes) / leaf_weight
+        # The pool answers its parent; so does every branch of which it is the last node.
+        current = node
+        while True:
+            row, depth = max(layout.row[current], 0), layout.depth[current]
+            _answer(
+                noisy[row, start : start + lanes],
+                float(layout.weight[current]),
+                node_offset[current],
+                node_slope[current],
+                offset[depth],
+                slope[depth],
+            )
+            current = layout.above[current]
+            if current < 0 or layout.stop[current] != node + 1:
+                break
+            _move_row(offset[layout.depth[current] + 1], node_offset[current])
+            _move_row(slope[layout.depth[current] + 1], node_slope[current])
     return moved
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sweep_blocks(
-    first: int, last: int, noisy: Int, layout: Layout, state: State, top: float
+@njit(cache=True, nogil=True)
+def _settle_blocks(
+    first: int,
+    last: int,
+    noisy: Int,
+    layout: Layout,
+    state: State,
+    top: float,
+    mode: int,
+    note: bool,
 ) -> int:
-    """Newton steps for every size until its active sets fit the multiplier ``top``."""
+    """Newton steps for every size until its active sets fit the multiplier ``top``.
+
+    ``mode`` says how a block begins; ``note`` keeps the settled multipliers as guesses.
+    """
     width = state.offset.shape[2]
-    height = layout.depth.max() + 2
-    offset, slope, level = np.zeros((height, width)), np.zeros((height, width)), np.zeros(width)
+    height = layout.depth.max() + 3
+    stacks = np.full((3, height, width), top)
     tally = np.zeros((TALLIES, width), state.leaves.dtype)
-    multiplier = np.full((height, width), top)
     for block in range(first, last):
         start = block * width
         lanes = min(width, noisy.shape[1] - start)
         few = lanes * state.below.shape[1] // BLOCK_REST
+        if mode != SWEEPS:
+            _sweep(block, noisy, layout, state, mode, False, stacks, tally)
         for _ in range(MAX_SWEEPS):
-            moved = _sweep(block, noisy, layout, state, multiplier, offset, slope, level, tally)
+            moved = _sweep(block, noisy, layout, state, SWEEPS, note, stacks, tally)
             state.sweeps[block] += 1
             state.moved[block] = moved
             if moved % FAR_COUNT <= few:
                 break
-        state.root_offset[start : start + lanes] = offset[0, :lanes]
-        state.root_slope[start : start + lanes] = slope[0, :lanes]
+        for j in range(lanes):
+            state.root_offset[start + j] = stacks[1, 0, j]
+            state.root_slope[start + j] = stacks[2, 0, j]
     return 0
-
-
-@njit(cache=True, error_model="numpy")
-def _note_guess(block: int, noisy: Int, layout: Layout, state: State, top: float) -> None:
-    """Keep what each pool's node receives from above, the mean over a settled block's sizes."""
-    width = state.offset.shape[2]
-    start = block * width
-    lanes = min(width, noisy.shape[1] - start)
-    multiplier = np.full((layout.depth.max() + 2, width), top)
-    for node in range(len(layout.row)):
-        own = noisy[max(layout.row[node], 0), start : start + lanes]
-        outer, inner = multiplier[layout.depth[node]], multiplier[layout.depth[node] + 1]
-        _descend(own, layout, node, block, state, outer, inner)
-        if layout.pool[node] >= 0:
-            state.guess[layout.pool[node]] = outer[:lanes].mean()
-            state.bar[layout.pool[node]] = -inner[:lanes].mean() / layout.leaf_weight[node]

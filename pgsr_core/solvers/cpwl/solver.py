@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,15 @@ from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.solvers.cpwl.blocks import Blocks
 from pgsr_core.solvers.cpwl.exchange import Costs, balance_scale, balance_sizes
-from pgsr_core.solvers.cpwl.integers import round_blocks, round_sizes, share_row
+from pgsr_core.solvers.cpwl.integers import (
+    repair_blocks,
+    round_blocks,
+    round_sizes,
+    share_row,
+    share_rows,
+)
 from pgsr_core.solvers.cpwl.layout import Int, Layout, lay_out
-from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_blocks
+from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_rows
 from pgsr_core.solvers.cpwl.relaxation import State, new_state, relax
 
 TABLE_DIMENSIONS = 2
@@ -98,7 +105,7 @@ def solve(
         counts[0] = share_row(table[0], total, largest + 1)
         return CpwlSolution(counts, sweeps=0, repairs=0)
     layout, blocks = lay_out(tree, weights), Blocks(table.shape[1])
-    leaves, none, largest = _pack(table, layout, blocks)
+    leaves, none, largest = _pack(table, layout, blocks, total)
     if _cost_bound(largest, total, layout.largest_pool, sum(weights)) >= LARGEST_COST:
         largest = _largest(table)
         _refuse_overflow(largest, total, layout.largest_pool, sum(weights))
@@ -123,7 +130,10 @@ def _to_integers(
     round_sizes(state, multiplier, groups, totals)
     # The marginal costs take the place of the state, node by node.
     costs = Costs(table, counts, state.offset.view(np.int64), state.slope.view(np.int64))
-    repairs = blocks.run(round_blocks, costs, layout, state, totals, exact)
+    eligible = np.empty(state.below.shape, dtype=np.int32)
+    blocks.run(round_blocks, costs, layout, state, eligible, totals, exact)
+    blocks.run(share_rows, table, counts, layout, state, eligible, parts=layout.nodes)
+    repairs = sum(blocks.run(repair_blocks, costs, layout))
     rescaled = repairs < 0
     if not rescaled:
         moves = balance_sizes(costs, layout, 1, MOVES_A_SIZE * len(totals))
@@ -142,26 +152,29 @@ def _rescale(costs: Costs, layout: Layout, blocks: Blocks, groups: int) -> int:
     moves = 0
     for exponent in range(groups.bit_length() - 1, -1, -1):
         step = 1 << exponent
-        moves += blocks.run(balance_scale, costs, layout, step)
+        moves += sum(blocks.run(balance_scale, costs, layout, step))
         moves += balance_sizes(costs, layout, step, -1)
     return moves
 
 
-def _pack(table: Int, layout: Layout, blocks: Blocks) -> tuple[Leaves, int, int]:
+def _pack(table: Int, layout: Layout, blocks: Blocks, groups: int) -> tuple[Leaves, int, int]:
     """The leaves in blocks, a number above them all, and a bound on every |n| of the table."""
     shape = (blocks.count, len(layout.leaf_row), blocks.width)
-    magnitude = np.zeros((2, blocks.count), dtype=np.int64)
-    narrow = np.empty(shape, dtype=np.int32)
-    blocks.run(pack_blocks, table, layout, narrow, magnitude)
-    leaf, other = (int(union) + 1 for union in np.bitwise_or.reduce(magnitude, axis=1))
-    if leaf * layout.largest_pool < NARROW or (
-        leaf < NARROW and largest_sum(table, layout) < NARROW
+    inner = table[layout.row[layout.row >= 0]]
+    other = max(int(inner.max()), -int(inner.min()))
+    leaves: Leaves = np.empty(shape, dtype=np.int32)
+    parts = len(layout.leaf_row)
+    unions = blocks.run(pack_rows, table, layout.leaf_row, leaves, parts=parts)
+    largest = functools.reduce(operator.or_, unions) + 1
+    # Levels are kept in the leaves' width as well; they reach up to G + |n|.
+    if largest + groups < NARROW and (
+        largest * layout.largest_pool < NARROW or largest_sum(table, layout) < NARROW
     ):
-        return narrow, NARROW, max(leaf, other)
-    del narrow
-    wide = np.empty(shape, dtype=np.int64)
-    blocks.run(pack_blocks, table, layout, wide, magnitude)
-    return wide, leaf + 1, max(leaf, other)
+        return leaves, NARROW, max(largest, other)
+    del leaves
+    leaves = np.empty(shape, dtype=np.int64)
+    blocks.run(pack_rows, table, layout.leaf_row, leaves, parts=parts)
+    return leaves, largest + 1, max(largest, other)
 
 
 def _largest(table: Int) -> int:
