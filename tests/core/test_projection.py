@@ -220,26 +220,32 @@ def test_measurements_far_outside_the_bounds_still_converge(
         assert answer.values[0, 0] == groups
 
 
-@pytest.mark.parametrize("weights", [(1e6, 1e3, 1.0), (1e-3, 1.0, 1e3), (1.0, 1e4, 1.0)])
+@pytest.mark.parametrize("public", [True, False], ids=["public-totals", "from-data"])
+@pytest.mark.parametrize(
+    "weights", [(1e6, 1e3, 1.0), (1e-3, 1.0, 1e3), (1.0, 1e4, 1.0), (1e4, 1.0, 1.0)]
+)
 def test_lopsided_weights_converge_to_the_generic_solvers_objective(
-    weights: tuple[float, float, float],
+    weights: tuple[float, float, float], public: bool
 ) -> None:
     rng = np.random.default_rng(5)
     tree = tree_of([0, 0, 0] + [1 + i % 3 for i in range(30)])
-    _, totals, noisy = measured(tree, rng, columns=12, scale=10)
+    truth, totals, noisy = measured(tree, rng, columns=12, scale=10)
+    groups = int(totals[0] if public else truth[0, 0])
     answer = project(
         tree,
         noisy,
-        groups=int(totals[0]),
-        groups_by_region=totals,
+        groups=groups,
+        groups_by_region=totals if public else None,
         level_weights=weights,
-        tolerance=1e-7,
+        tolerance=1e-6,
     )
     assert answer.converged
     feasible = made_consistent(tree, answer.values)
     scaled = np.array(weights) / weights[-1]
+    upper = totals if public else np.full(tree.regions, groups)
     assert objective(tree, feasible, noisy, scaled) == pytest.approx(
-        optimum_by_quadratic_program(tree, noisy, totals, scaled, None), rel=1e-6
+        optimum_by_quadratic_program(tree, noisy, upper, scaled, None if public else groups),
+        rel=1e-6,
     )
 
 
@@ -255,6 +261,19 @@ def test_a_stalled_projection_says_so() -> None:
     impossible = project(tree, noisy, groups=int(totals[0]), groups_by_region=totals, tolerance=0.0)
     assert impossible.converged == (impossible.residual == 0)
     assert impossible.residual < 1e-8
+
+
+@pytest.mark.parametrize("weights", [(1e-300, 1.0), (1e300, 1.0), (1.0, 1e-300)])
+@pytest.mark.parametrize("level", [-(2**62), 0, 2**62])
+def test_numbers_beyond_doubles_end_in_an_honest_residual(
+    weights: tuple[float, float], level: int
+) -> None:
+    noisy = level + np.random.default_rng(0).integers(-9, 9, (4, 5))
+    answer = project(
+        tree_of([0, 0, 0]), noisy, groups=7, groups_by_region=None, level_weights=weights
+    )
+    violation = np.abs(answer.values[1:].sum(axis=0) - answer.values[0]).max()
+    assert answer.converged == bool(violation <= 1e-2)
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")

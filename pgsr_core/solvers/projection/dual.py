@@ -159,11 +159,11 @@ def gradient(
     blocks: Blocks,
     out: Real,
 ) -> float:
-    """F, given the pools' sums by task; returns its largest magnitude."""
+    """F, given the pools' sums by task; its largest magnitude, or NaN if it is not finite."""
     regions, columns = multipliers.shape
     shift, row = np.empty(columns), np.empty(columns)
     out[:] = 0.0
-    largest = 0.0
+    largest, unsound = 0.0, 0.0
     # Invariant: once i is done, out[i] lacks nothing: its internal children come after it in
     # `internal`, so it is walked from the last to the first.
     for i in range(regions - 1, -1, -1):
@@ -174,10 +174,12 @@ def gradient(
         for k in range(columns):
             out[i, k] -= row[k]
             largest = max(largest, abs(out[i, k]))
+            # A maximum passes over NaN, which must not look like convergence.
+            unsound += out[i, k] - out[i, k]
         if i > 0:
             for k in range(columns):
                 out[layout.above[i], k] += row[k]
-    return largest
+    return largest + unsound
 
 
 @njit(cache=True)
