@@ -1,0 +1,7 @@
+"""Offline verification of a bundle: from file names, bytes and a public key, nothing else."""
+
+from pgsr_core.verification.files import BundleReader
+from pgsr_core.verification.report import Item, Verification
+from pgsr_core.verification.verify import verify_bundle
+
+__all__ = ["BundleReader", "Item", "Verification", "verify_bundle"]

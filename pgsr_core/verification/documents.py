@@ -1,0 +1,323 @@
+"""What the documents of a bundle claim, read strictly into frozen facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pgsr_core.attestation.provenance import exact_fraction
+from pgsr_core.attestation.strict_json import NotStrictJson, read_object
+from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.sensitivity import Neighbours
+from pgsr_core.verification.files import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
+
+_LARGEST = 2**63 - 1
+_LARGEST_SIZE = 2**31 - 1
+
+
+class Malformed(Exception):
+    """A document does not say what it must; the sentence names the field."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What every document says of the release it belongs to."""
+
+    release: str
+    published_on: str
+    simulation: bool
+
+
+@dataclass(frozen=True)
+class LevelClaim:
+    """One level in privacy.json."""
+
+    level: int
+    regions: int
+    cells: int
+    epsilon: Fraction
+    scale: Fraction
+    expected_absolute_noise: float
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The fields of privacy.json that are verified."""
+
+    product: str
+    heading: Heading
+    population: str
+    budget_population: str
+    neighbours: Neighbours
+    epsilon: Fraction
+    levels: tuple[LevelClaim, ...]
+    mechanism: str
+    query: Query
+    sensitivity: int
+    largest_contribution: int
+    top_coded_at: int
+    smallest_size: int
+    largest_size: int
+    units: str
+    groups: int
+    keeps_region_totals: bool
+    has_proviso: bool
+    spent: Fraction
+    budget: Fraction
+
+    @property
+    def sizes(self) -> range:
+        """The published sizes."""
+        return range(self.smallest_size, self.largest_size + 1)
+
+    @property
+    def measured_sizes(self) -> range:
+        """The sizes of the measurements; see PublicFacts.measured_sizes."""
+        return range(1, self.largest_size + 1) if self.query is Query.CUMULATIVE else self.sizes
+
+    @property
+    def units_are_public(self) -> bool:
+        """Whether a public table of units gives the number of groups of each region."""
+        return self.units == "public-table"
+
+
+@dataclass(frozen=True)
+class CheckClaim:
+    """One gate in checks.json."""
+
+    name: str
+    passed: bool
+    expectations: int
+
+
+@dataclass(frozen=True)
+class ChecksDocument:
+    """The fields of checks.json that are verified."""
+
+    product: str
+    heading: Heading
+    passed: bool
+    checks: tuple[CheckClaim, ...]
+    failed_certificates: tuple[str, ...]
+    table_digests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file in datapackage.json."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class PackageDocument:
+    """The fields of datapackage.json that are verified."""
+
+    heading: Heading
+    generator: str
+    files: tuple[Listed, ...]
+
+
+class Fields:
+    """Typed access to a JSON object; what is missing or mistyped is named by its path."""
+
+    def __init__(self, file: str, values: Mapping[str, Any], path: str = "") -> None:
+        self._file = file
+        self._values = values
+        self._path = path
+
+    @classmethod
+    def read(cls, file: str, content: bytes) -> Fields:
+        """Parse a document.
+
+        Raises:
+            Malformed: it is no strict JSON object.
+        """
+        try:
+            return cls(file, read_object(content))
+        except NotStrictJson as error:
+            raise Malformed(f"{file} cannot be read: {error}") from None
+
+    def text(self, key: str) -> str:
+        """A string."""
+        value = self._values.get(key)
+        if not isinstance(value, str):
+            raise self._malformed(key, "a text")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false."""
+        value = self._values.get(key)
+        if not isinstance(value, bool):
+            raise self._malformed(key, "true or false")
+        return value
+
+    def whole(self, key: str, *, least: int = 0, most: int = _LARGEST) -> int:
+        """An integer within bounds."""
+        value = self._values.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self._malformed(key, f"a whole number from {least} to {most}")
+        return value
+
+    def number(self, key: str) -> float:
+        """Any number."""
+        value = self._values.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._malformed(key, "a number")
+        try:
+            return float(value)
+        except OverflowError:
+            raise self._malformed(key, "a number within the range of floats") from None
+
+    def exact(self, key: str) -> Fraction:
+        """A fraction that is given exactly and as a decimal, which must agree."""
+        inner = self.inner(key)
+        try:
+            value = exact_fraction(inner.text("exact"))
+            agrees = float(value) == inner.number("decimal")
+        except (ValueError, OverflowError):
+            raise self._malformed(key, "a fraction, exact and as a decimal") from None
+        if not agrees:
+            raise Malformed(f"{self._file}: the two forms of {self._path}{key} differ")
+        return value
+
+    def inner(self, key: str) -> Fields:
+        """An object in this one."""
+        value = self._values.get(key)
+        if not isinstance(value, dict):
+            raise self._malformed(key, "an object")
+        return Fields(self._file, value, f"{self._path}{key}.")
+
+    def each(self, key: str) -> list[Fields]:
+        """A list of objects."""
+        values = self._values.get(key)
+        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+            raise self._malformed(key, "a list of objects")
+        return [
+            Fields(self._file, value, f"{self._path}{key}[{place}].")
+            for place, value in enumerate(values)
+        ]
+
+    def heading(self, *, release: str = "release") -> Heading:
+        """What every document says of its release."""
+        return Heading(self.text(release), self.text("published_on"), self.flag("simulation"))
+
+    def texts(self, key: str) -> dict[str, str]:
+        """An object whose values are strings."""
+        inner = self.inner(key)
+        return {name: inner.text(name) for name in inner.names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(self._values)
+
+    def has(self, key: str) -> bool:
+        """Whether a field says something."""
+        return self._values.get(key) not in (None, "")
+
+    def says_no(self) -> bool:
+        """Whether any field is false."""
+        return any(value is False for value in self._values.values())
+
+    def _malformed(self, key: str, expected: str) -> Malformed:
+        return Malformed(f"{self._file}: {self._path}{key} is not {expected}")
+
+
+def read_privacy(content: bytes) -> PrivacyStatement:
+    """Read privacy.json.
+
+    Raises:
+        Malformed: the field that is missing, mistyped or unknown.
+    """
+    fields = Fields.read(PRIVACY_FILE, content)
+    mechanism, sensitivity = fields.inner("mechanism"), fields.inner("sensitivity")
+    budget, sizes = fields.inner("budget"), fields.inner("sizes")
+    try:
+        neighbours, query = Neighbours(fields.text("neighbours")), Query(mechanism.text("query"))
+    except ValueError:
+        raise Malformed(f"{PRIVACY_FILE}: neighbours or mechanism.query is not known") from None
+    statement = PrivacyStatement(
+        product=fields.text("product"),
+        heading=fields.heading(),
+        population=fields.text("population"),
+        budget_population=budget.text("population"),
+        neighbours=neighbours,
+        epsilon=fields.exact("epsilon"),
+        levels=tuple(_level(level) for level in fields.each("levels")),
+        mechanism=mechanism.text("name"),
+        query=query,
+        sensitivity=sensitivity.whole("value", least=1),
+        largest_contribution=sensitivity.whole("largest_contribution", least=1),
+        top_coded_at=sensitivity.whole("largest_size", least=1),
+        smallest_size=sizes.whole("smallest"),
+        largest_size=sizes.whole("largest", least=1, most=_LARGEST_SIZE),
+        units=fields.text("units"),
+        groups=fields.whole("groups"),
+        keeps_region_totals=fields.flag("keeps_region_totals"),
+        has_proviso=fields.has("proviso"),
+        spent=budget.exact("spent"),
+        budget=budget.exact("total"),
+    )
+    if statement.units not in {"public-table", "from-data"}:
+        raise Malformed(f"{PRIVACY_FILE}: units is neither public-table nor from-data")
+    return statement
+
+
+def _level(fields: Fields) -> LevelClaim:
+    return LevelClaim(
+        level=fields.whole("level", least=1),
+        regions=fields.whole("regions", least=1),
+        cells=fields.whole("cells", least=1),
+        epsilon=fields.exact("epsilon"),
+        scale=fields.exact("scale"),
+        expected_absolute_noise=fields.number("expected_absolute_noise"),
+    )
+
+
+def read_checks(content: bytes) -> ChecksDocument:
+    """Read checks.json.
+
+    Raises:
+        Malformed: the field that is missing or mistyped.
+    """
+    fields = Fields.read(CHECKS_FILE, content)
+    certificates = fields.inner("certificates")
+    return ChecksDocument(
+        product=fields.text("product"),
+        heading=fields.heading(),
+        passed=fields.flag("passed"),
+        checks=tuple(
+            CheckClaim(check.text("name"), check.flag("passed"), check.whole("expectations"))
+            for check in fields.each("checks")
+        ),
+        failed_certificates=tuple(
+            step for step in certificates.names if certificates.inner(step).says_no()
+        ),
+        table_digests=fields.texts("table_digests"),
+    )
+
+
+def read_package(content: bytes) -> PackageDocument:
+    """Read datapackage.json.
+
+    Raises:
+        Malformed: the field that is missing or mistyped.
+    """
+    fields = Fields.read(PACKAGE_FILE, content)
+    return PackageDocument(
+        heading=fields.heading(release="version"),
+        generator=fields.text("generator"),
+        files=tuple(
+            Listed(
+                name=resource.text("path"),
+                sha256=resource.text("hash").removeprefix("sha256:"),
+                size=resource.whole("bytes"),
+            )
+            for resource in fields.each("resources")
+        ),
+    )

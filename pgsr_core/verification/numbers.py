@@ -1,0 +1,240 @@
+"""Whether the tables of a bundle are complete, agree with their digests and meet the promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from pgsr_core.canonical import table_digest
+from pgsr_core.hierarchy import RegionTree, TreeError
+from pgsr_core.verification.conditions import (
+    Int,
+    adds_up_in_64_bits,
+    check_conditions,
+    check_region_totals,
+)
+from pgsr_core.verification.documents import PrivacyStatement
+from pgsr_core.verification.files import PRIVACY_FILE, FileProblem, VouchedFiles
+from pgsr_core.verification.report import Report
+from pgsr_core.verification.tables import (
+    Grid,
+    RegionRows,
+    TableProblem,
+    read_counts,
+    read_measurements,
+    read_region_rows,
+)
+
+COUNTS, MEASUREMENTS, REGIONS = "group_sizes", "measurements", "regions"
+Digests = Mapping[str, Mapping[str, str]]
+"""Who recorded digests of tables, in words → table → digest."""
+
+
+@dataclass(frozen=True)
+class _Regions:
+    """The public tree, and the public number of groups of each region where there is one."""
+
+    tree: RegionTree
+    groups: Int | None
+
+
+def check_tables(
+    report: Report, files: VouchedFiles, privacy: PrivacyStatement, recorded: Digests
+) -> None:
+    """Read every table in every format and hold it against claims, digests and conditions."""
+    regions = _check_regions(report, files, privacy)
+    if regions is None or not _check_levels(report, privacy, regions.tree):
+        report.fail("tables", "Measurements and counts are not examined without their tree.")
+        return
+    _check_measurements(report, files, privacy, regions.tree, recorded)
+    grid = Grid(regions.tree, privacy.sizes)
+
+    def read(stream: BinaryIO, file: str) -> Int:
+        return read_counts(stream, grid, file=file)
+
+    counts = _check_matrix(report, files, COUNTS, grid, recorded, read)
+    if counts is None:
+        report.fail("conditions", "The counts are not examined further: they cannot be read.")
+        return
+    check_conditions(report, regions.tree, counts, groups=privacy.groups)
+    if privacy.keeps_region_totals and privacy.units_are_public:
+        check_region_totals(report, counts, regions.groups)
+
+
+def _check_measurements(
+    report: Report,
+    files: VouchedFiles,
+    privacy: PrivacyStatement,
+    tree: RegionTree,
+    recorded: Digests,
+) -> None:
+    grid = Grid(tree, privacy.measured_sizes)
+    scales = [level.scale for level in privacy.levels]
+
+    def read(stream: BinaryIO, file: str) -> Int:
+        return read_measurements(stream, grid, scales, file=file)
+
+    if _check_matrix(report, files, MEASUREMENTS, grid, recorded, read) is not None:
+        report.hold(
+            "scales",
+            f"Every measurement has the scale that {PRIVACY_FILE} gives its level.",
+        )
+
+
+def _check_matrix(
+    report: Report,
+    files: VouchedFiles,
+    table: str,
+    grid: Grid,
+    recorded: Digests,
+    read: Callable[[BinaryIO, str], Int],
+) -> Int | None:
+    """Read a table in every format; None unless all of them can be read.
+
+    One matrix is held at a time, besides the first: a table of 50 million cells takes 400 MB.
+    """
+    names = files.forms_of(table)
+    if not names:
+        report.fail(f"completeness:{table}", f"The table {table} is missing.")
+    first: Int | None = None
+    digests: dict[str, str] = {}
+    for file in names:
+        try:
+            with files.open(file) as stream:
+                values = read(stream, file)
+        except FileProblem as problem:
+            report.fail(f"integrality:{file}", f"{problem}.")
+            continue
+        except TableProblem as problem:
+            report.fail(f"{problem.rule}:{file}", f"{problem}.")
+            continue
+        _say_complete(report, file, grid)
+        digests[file] = table_digest(
+            values, table=table, tree_digest=grid.tree.digest, sizes=grid.sizes
+        )
+        first = values if first is None else first
+        del values
+    _check_digests(report, table, digests, recorded)
+    return first if len(digests) == len(names) else None
+
+
+def _say_complete(report: Report, file: str, grid: Grid) -> None:
+    report.hold(
+        f"integrality:{file}",
+        f"{file} has the published columns, with whole numbers where they belong.",
+    )
+    report.hold(
+        f"completeness:{file}",
+        f"{file} has one row for each of {grid.tree.regions} regions and "
+        f"{len(grid.sizes)} sizes, and no other.",
+    )
+
+
+def _check_digests(
+    report: Report, table: str, digests: Mapping[str, str], recorded: Digests
+) -> None:
+    """All formats have one canonical digest, the recorded one: they say the same."""
+    found = set(digests.values())
+    wrong = [where for where, known in recorded.items() if found != {known.get(table)}]
+    report.say(
+        f"digest:{table}",
+        not wrong,
+        holds=f"{' and '.join(digests)} hold the table whose digest is in "
+        f"{' and in '.join(recorded)}.",
+        else_=f"{table} does not have the one digest given in {' and in '.join(wrong)}.",
+    )
+
+
+def _check_regions(
+    report: Report, files: VouchedFiles, privacy: PrivacyStatement
+) -> _Regions | None:
+    names = files.forms_of(REGIONS)
+    if not names:
+        report.fail("regions", "The table regions is missing.")
+        return None
+    found: list[RegionRows] = []
+    for file in names:
+        try:
+            with files.open(file) as stream:
+                found.append(read_region_rows(stream, file=file))
+        except (FileProblem, TableProblem) as problem:
+            report.fail("regions", f"{problem}.")
+            return None
+    report.say(
+        "regions-in-all-formats",
+        all(rows == found[0] for rows in found),
+        holds=f"{' and '.join(names)} say the same.",
+        else_=f"{' and '.join(names)} say different things.",
+    )
+    tree = _check_tree(report, found[0])
+    if tree is None:
+        return None
+    return _Regions(tree, _check_groups(report, found[0], tree, privacy))
+
+
+def _check_tree(report: Report, rows: RegionRows) -> RegionTree | None:
+    try:
+        named = [region for region in rows.regions if region]
+        if len(named) < len(rows.regions):
+            raise ValueError("a region has no name")
+        tree = RegionTree.from_table(named, rows.parents)
+    except TreeError as error:
+        report.fail("regions", f"The regions are no tree: {error.rule}.")
+        return None
+    except ValueError as error:
+        report.fail("regions", f"The regions are no tree: {error}.")
+        return None
+    levels = [int(tree.level[tree.index[region]]) + 1 for region in named]
+    report.say(
+        "regions",
+        levels == list(rows.levels),
+        holds=f"The {tree.regions} regions form one tree of {tree.levels} levels.",
+        else_="A region is at another level than the tree puts it.",
+    )
+    return tree
+
+
+def _check_groups(
+    report: Report, rows: RegionRows, tree: RegionTree, privacy: PrivacyStatement
+) -> Int | None:
+    """Public numbers of groups add up to G; where they are not public, none is given."""
+    given = [number for number in rows.groups if number is not None]
+    if not privacy.units_are_public:
+        report.say(
+            "public-groups",
+            not given,
+            holds="No region's number of groups is given, as none is public.",
+            else_="A region's number of groups is given, although none is public.",
+        )
+        return None
+    if len(given) < tree.regions:
+        report.fail("public-groups", "A region's public number of groups is missing.")
+        return None
+    order = [tree.index[region or ""] for region in rows.regions]
+    groups = np.empty(tree.regions, dtype=np.int64)
+    groups[order] = given
+    report.say(
+        "public-groups",
+        bool(groups.min() >= 0)
+        and adds_up_in_64_bits(groups)
+        and np.array_equal(tree.children_sums(groups), groups)
+        and int(groups[0]) == privacy.groups,
+        holds=f"The regions' public numbers of groups add up to {privacy.groups}.",
+        else_=f"The regions' public numbers of groups do not add up to {privacy.groups}.",
+    )
+    return groups
+
+
+def _check_levels(report: Report, privacy: PrivacyStatement, tree: RegionTree) -> bool:
+    claimed = [(level.regions, level.cells) for level in privacy.levels]
+    sizes = len(privacy.measured_sizes)
+    found = [(int(regions), int(regions) * sizes) for regions in np.diff(tree.level_start)]
+    return report.say(
+        "levels",
+        claimed == found,
+        holds=f"{PRIVACY_FILE} describes the levels of this tree.",
+        else_=f"{PRIVACY_FILE} describes other levels, or other cells, than the tree has.",
+    )

@@ -1,0 +1,268 @@
+"""Reading a bundle's tables, Parquet or CSV, into a tree and integer matrices, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.noise.protocol import float_at_least
+
+Int = NDArray[np.int64]
+MOST_CELLS = 1 << 29
+MOST_REGIONS = 1 << 24
+_ROWS_A_BATCH = 1 << 20
+_BYTES_A_BLOCK = 1 << 24
+
+TEXT, WHOLE, REAL = "text", "whole", "real"
+REGIONS_COLUMNS = {"region": TEXT, "parent": TEXT, "level": WHOLE, "name": TEXT, "groups": WHOLE}
+COUNTS_COLUMNS = {"level": WHOLE, "region": TEXT, "size": WHOLE, "count": WHOLE}
+MEASURED_COLUMNS = {"level": WHOLE, "region": TEXT, "size": WHOLE, "value": WHOLE, "scale": REAL}
+_ARROW_TYPES = {
+    TEXT: pa.dictionary(pa.int32(), pa.string()),
+    WHOLE: pa.int64(),
+    REAL: pa.float64(),
+}
+
+
+class TableProblem(Exception):
+    """A table breaks a rule.
+
+    Attributes:
+        rule: "integrality" (it can be read, and has whole numbers in the published columns),
+            "completeness" (one row for every region and size) or "scales".
+    """
+
+    def __init__(self, rule: str, sentence: str) -> None:
+        self.rule = rule
+        super().__init__(sentence)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the cells of a table belong.
+
+    Attributes:
+        tree: row i of a matrix is its region i.
+        sizes: the columns of a matrix.
+    """
+
+    tree: RegionTree
+    sizes: range
+
+    @property
+    def cells(self) -> int:
+        """How many cells, hence rows of a file, there must be."""
+        return self.tree.regions * len(self.sizes)
+
+
+@dataclass(frozen=True)
+class RegionRows:
+    """The region table as it stands in a file."""
+
+    regions: tuple[str | None, ...]
+    parents: tuple[str | None, ...]
+    levels: tuple[int | None, ...]
+    names: tuple[str | None, ...]
+    groups: tuple[int | None, ...]
+
+
+def read_region_rows(stream: BinaryIO, *, file: str) -> RegionRows:
+    """Read the region table.
+
+    Raises:
+        TableProblem: it cannot be read, or has other columns.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in REGIONS_COLUMNS}
+    with _as_table_problem(file):
+        for batch in _batches(stream, REGIONS_COLUMNS, file=file, at_most=MOST_REGIONS):
+            for name, cells in columns.items():
+                cells.extend(batch.column(name).to_pylist())
+    return RegionRows(
+        regions=tuple(columns["region"]),
+        parents=tuple(columns["parent"]),
+        levels=tuple(columns["level"]),
+        names=tuple(columns["name"]),
+        groups=tuple(columns["groups"]),
+    )
+
+
+def read_counts(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
+    """Read the released counts into (regions × sizes).
+
+    Raises:
+        TableProblem: it cannot be read, or cells are missing, extra or twice.
+    """
+    with _as_table_problem(file):
+        matrix = _Matrix(grid, file)
+        for batch in _batches(stream, COUNTS_COLUMNS, file=file, at_most=grid.cells):
+            matrix.put(batch, "count")
+        return matrix.finish()
+
+
+def read_measurements(
+    stream: BinaryIO, grid: Grid, scales: Sequence[Fraction], *, file: str
+) -> Int:
+    """Read the measurements into (regions × sizes), and hold their scales against the claim.
+
+    Args:
+        stream: the file.
+        grid: where the cells belong.
+        scales: of each level, root first.
+        file: its name.
+
+    Raises:
+        TableProblem: it cannot be read, cells are missing, extra or twice, or a scale is not
+            the one of its level.
+    """
+    with _as_table_problem(file):
+        matrix = _Matrix(grid, file)
+        # The exact scale is in privacy.json; a float is the nearest one, or the next above,
+        # which is what a sampler that takes floats uses.
+        nearest = np.array([float(scale) for scale in scales])
+        above = np.array([float_at_least(scale) for scale in scales])
+        for batch in _batches(stream, MEASURED_COLUMNS, file=file, at_most=grid.cells):
+            levels = matrix.put(batch, "value")
+            found = batch.column("scale").to_numpy(zero_copy_only=False)
+            if not np.all((found == nearest[levels]) | (found == above[levels])):
+                raise TableProblem("scales", f"{file} has a scale that is not its level's")
+        return matrix.finish()
+
+
+class _Matrix:
+    """Fills a matrix batch by batch; every cell must come from exactly one row."""
+
+    def __init__(self, grid: Grid, file: str) -> None:
+        if grid.cells > MOST_CELLS:
+            raise TableProblem("completeness", f"{file} would have more than {MOST_CELLS} cells")
+        self._grid = grid
+        self._file = file
+        self._values = np.zeros((grid.tree.regions, len(grid.sizes)), dtype=np.int64)
+        self._seen = np.zeros(grid.cells, dtype=np.bool_)
+        self._rows = 0
+
+    def put(self, batch: Any, column: str) -> Int:
+        """Take in a batch; return the level, from 0, of each of its rows."""
+        tree, sizes = self._grid.tree, self._grid.sizes
+        if any(cells.null_count for cells in batch.columns):
+            raise TableProblem("completeness", f"{self._file} has an empty cell")
+        region = _region_numbers(batch.column("region"), tree.index)
+        size = _integers(batch, "size")
+        if np.any(region < 0) or np.any((size < sizes.start) | (size >= sizes.stop)):
+            raise TableProblem(
+                "completeness", f"{self._file} has a row for an unknown region or size"
+            )
+        levels: Int = tree.level[region]
+        if not np.array_equal(_integers(batch, "level"), levels + 1):
+            raise TableProblem("completeness", f"{self._file} has a region at another level")
+        cell = region * len(sizes) + (size - sizes.start)
+        self._values.reshape(-1)[cell] = _integers(batch, column)
+        self._seen[cell] = True
+        self._rows += batch.num_rows
+        return levels
+
+    def finish(self) -> Int:
+        """Return the matrix once it is complete."""
+        # As many rows as cells and every cell seen: each stands in exactly one row.
+        if self._rows != self._grid.cells or not self._seen.all():
+            raise TableProblem(
+                "completeness", f"{self._file} lacks the row of a cell, or has one twice"
+            )
+        return self._values
+
+
+def _region_numbers(column: Any, index: Mapping[str, int]) -> Int:
+    """Look the few different names of a batch up, instead of every row's."""
+    names = column.dictionary.to_pylist()
+    numbers = np.array([index.get(name, -1) for name in names], dtype=np.int64)
+    codes = column.indices.to_numpy(zero_copy_only=False)
+    found: Int = numbers[codes]
+    return found
+
+
+def _integers(batch: Any, column: str) -> Int:
+    values: Int = batch.column(column).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
+
+
+def _batches(
+    stream: BinaryIO, columns: Mapping[str, str], *, file: str, at_most: int
+) -> Iterator[Any]:
+    """Yield batches of the published columns; never more rows in all than expected."""
+    rows = 0
+    source = _parquet if file.endswith(".parquet") else _csv
+    for batch in source(stream, columns, file):
+        rows += batch.num_rows
+        if rows > at_most:
+            raise TableProblem("completeness", f"{file} has more rows than it should")
+        yield batch
+
+
+@contextmanager
+def _as_table_problem(file: str) -> Iterator[None]:
+    """Turn whatever a damaged file causes in the reader into one sentence that quotes nothing."""
+    try:
+        yield
+    except MemoryError:
+        raise TableProblem("completeness", f"{file} does not fit into memory") from None
+    except (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, LookupError):
+        raise TableProblem(
+            "integrality", f"{file} cannot be read as a table with whole numbers in it"
+        ) from None
+
+
+def _parquet(stream: BinaryIO, columns: Mapping[str, str], file: str) -> Iterator[Any]:
+    texts = [name for name, kind in columns.items() if kind == TEXT]
+    with pq.ParquetFile(stream, read_dictionary=texts) as parquet:
+        _refuse_other_columns(parquet.schema_arrow, columns, file)
+        for batch in parquet.iter_batches(batch_size=_ROWS_A_BATCH):
+            # A column chunk may come without a dictionary, whatever was asked for.
+            yield pa.record_batch(
+                [
+                    cells.dictionary_encode() if _is_plain_text(cells) else cells
+                    for cells in batch.columns
+                ],
+                names=batch.schema.names,
+            )
+
+
+def _is_plain_text(cells: Any) -> bool:
+    return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
+
+
+def _csv(stream: BinaryIO, columns: Mapping[str, str], file: str) -> Iterator[Any]:
+    with pa_csv.open_csv(
+        stream,
+        read_options=pa_csv.ReadOptions(block_size=_BYTES_A_BLOCK, use_threads=False),
+        convert_options=pa_csv.ConvertOptions(
+            column_types={name: _ARROW_TYPES[kind] for name, kind in columns.items()},
+            # An empty cell is missing; a quoted empty text is a text, and "NA" a fine name.
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    ) as reader:
+        _refuse_other_columns(reader.schema, columns, file)
+        yield from reader
+
+
+def _refuse_other_columns(schema: Any, columns: Mapping[str, str], file: str) -> None:
+    if schema.names != list(columns):
+        raise TableProblem("integrality", f"{file} has other columns than published ones")
+    fits = {
+        TEXT: lambda kind: pa.types.is_dictionary(kind) or pa.types.is_string(kind),
+        WHOLE: pa.types.is_signed_integer,  # unsigned ones may not fit into 64 bits with a sign
+        REAL: pa.types.is_floating,
+    }
+    for name, kind in columns.items():
+        if not fits[kind](schema.field(name).type):
+            raise TableProblem("integrality", f"{file} has a column {name} of another type")

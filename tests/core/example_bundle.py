@@ -1,0 +1,255 @@
+"""A small bundle made by hand, that tests may spoil before or after it is signed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pgsr_core.attestation.keys import PrivateKey
+from pgsr_core.attestation.provenance import (
+    PROVENANCE_FILE,
+    LedgerHead,
+    Provenance,
+    sign_release,
+)
+from pgsr_core.canonical import table_digest
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.noise.protocol import expected_absolute_noise
+from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.sensitivity import Neighbours, l1_sensitivity
+from tasks.publication.documents import checks_document
+from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
+from tasks.publication.statement import privacy_document
+
+KEY = PrivateKey.generate()
+Rows = list[list[Any]]
+
+# A ragged tree: country → north, south; south → s1. One name is a word for "missing".
+REGIONS: Rows = [
+    ["country", None, 1, "The Country", 10],
+    ["NA", "country", 2, 'North, "wild"', 6],
+    ["south", "country", 2, "", 4],
+    ["s1", "south", 3, "Süd", 4],
+]
+COUNTS = [[3, 4, 3], [2, 2, 2], [1, 2, 1], [1, 2, 1]]  # sizes 0, 1, 2
+CUMULATIVE = [[8, 2], [3, -1], [5, 1], [3, 0]]  # at least 1, at least 2
+DIRECT = [[3, 5, 2], [1, 2, -2], [1, 2, 3], [0, 2, 1]]
+COLUMNS = {
+    "regions": ["region", "parent", "level", "name", "groups"],
+    "group_sizes": ["level", "region", "size", "count"],
+    "measurements": ["level", "region", "size", "value", "scale"],
+}
+
+
+@dataclass
+class Draft:
+    """The parts of a bundle before it is written; every part can be changed."""
+
+    facts: BundleFacts
+    provenance: dict[str, Any]
+    tables: dict[str, Rows]
+    forms: tuple[str, ...] = ("parquet", "csv")
+    types: dict[str, Any] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    edits: dict[str, Callable[[bytes], bytes]] = field(default_factory=dict)
+
+    def unsigned(self) -> dict[str, bytes]:
+        """Write every file but the signature."""
+        files = {
+            f"{name}.{form}": _written(form, COLUMNS[name], rows, self.types)
+            for name, rows in self.tables.items()
+            for form in self.forms
+        }
+        for name, document in self.documents.items():
+            files[name] = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+        files["report.html"] = b"<!doctype html><title>release</title>\n"
+        for name, edit in self.edits.items():
+            files[name] = edit(files[name])
+        return {**files, "datapackage.json": package(files, self.facts)}
+
+    def signed(self, key: PrivateKey = KEY) -> dict[str, bytes]:
+        """Write and sign every file."""
+        return seal(self.unsigned(), Provenance(**self.provenance), key)
+
+
+def seal(files: dict[str, bytes], provenance: Provenance, key: PrivateKey) -> dict[str, bytes]:
+    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {**files, PROVENANCE_FILE: sign_release(checksums, provenance, key=key)}
+
+
+def package(files: dict[str, bytes], facts: BundleFacts, **changes: Any) -> bytes:
+    document = {
+        "simulation": facts.simulation,
+        "version": facts.release,
+        "published_on": facts.published_on.isoformat(),
+        "generator": f"pgsr {facts.code_version}",
+        "resources": [
+            {
+                "path": name,
+                "bytes": len(content),
+                "hash": f"sha256:{hashlib.sha256(content).hexdigest()}",
+            }
+            for name, content in files.items()
+        ],
+        **changes,
+    }
+    return json.dumps(document, indent=2).encode()
+
+
+def example(
+    *,
+    query: Query = Query.CUMULATIVE,
+    units_from_data: bool = False,
+    forms: tuple[str, ...] = ("parquet", "csv"),
+    counts: list[list[int]] | None = None,
+) -> Draft:
+    """A bundle that keeps every promise, unless the counts are changed."""
+    tree = RegionTree.from_table([row[0] for row in REGIONS], [row[1] for row in REGIONS])
+    counts = [list(row) for row in (counts or COUNTS)]
+    noisy = CUMULATIVE if query is Query.CUMULATIVE else DIRECT
+    if units_from_data:
+        counts = [[row[0] + row[1], row[2]] for row in counts]
+        noisy = CUMULATIVE
+    smallest = 1 if units_from_data else 0
+    facts = _facts(query, units_from_data, smallest, len(noisy[0]))
+    facts = replace(facts, digests=_digests(tree, counts, noisy, facts))
+    regions = [[*row[:4], None if units_from_data else row[4]] for row in REGIONS]
+    scales = [float(level.scale) for level in facts.levels]
+    tables = {
+        "regions": regions,
+        "group_sizes": _cells(counts, smallest),
+        "measurements": [
+            [*row, scales[row[0] - 1]] for row in _cells(noisy, facts.measured_sizes.start)
+        ],
+    }
+    draft = Draft(facts=facts, provenance=_provenance(facts), tables=tables, forms=forms)
+    draft.documents = {
+        "privacy.json": {"simulation": False, **privacy_document(facts)},
+        "checks.json": {"simulation": False, **checks_document(facts)},
+    }
+    return draft
+
+
+def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) -> BundleFacts:
+    sensitivity = l1_sensitivity(
+        query, neighbours=Neighbours.ADD_REMOVE, largest_contribution=1, largest_size=2
+    )
+    shares = (Fraction(1, 6), Fraction(1, 12), Fraction(1, 4))
+    return BundleFacts(
+        product="household-sizes",
+        release="2026-Q3",
+        published_on=date(2026, 10, 1),
+        code_version="0.1.0",
+        simulation=False,
+        population="residents-2026",
+        unit_of_privacy="person",
+        epsilon=Fraction(1, 2),
+        levels=tuple(
+            LevelFacts(
+                level=level,
+                regions=regions,
+                cells=measured * regions,
+                epsilon=share,
+                scale=sensitivity / share,
+                expected_absolute_noise=expected_absolute_noise(sensitivity / share),
+            )
+            for level, regions, share in zip((1, 2, 3), (1, 2, 1), shares, strict=True)
+        ),
+        neighbours=Neighbours.ADD_REMOVE,
+        sensitivity=sensitivity,
+        query=query,
+        mechanism="cumulative" if query is Query.CUMULATIVE else "direct",
+        notation="M_c^dp",
+        sampler="opendp",
+        units_from_data=units_from_data,
+        groups=10,
+        smallest_size=smallest,
+        largest_size=2,
+        largest_contribution=1,
+        keeps_region_totals=False,
+        spent_on_population=Fraction(3, 2),
+        budget=Fraction(4),
+        checks=(CheckFacts("totals", "release", "Counts add up to G.", True, 2),),
+        certificates={"cpwl": {"optimal": True, "objective": "12"}},
+        digests={},
+    )
+
+
+def _digests(
+    tree: RegionTree, counts: list[list[int]], noisy: list[list[int]], facts: BundleFacts
+) -> dict[str, str]:
+    # The tree sorts siblings by name: "NA" before "south", as REGIONS has them.
+    assert tree.names == tuple(row[0] for row in REGIONS)
+    return {
+        table: table_digest(np.array(matrix), table=table, tree_digest=tree.digest, sizes=sizes)
+        for table, matrix, sizes in (
+            ("group_sizes", counts, facts.sizes),
+            ("measurements", noisy, facts.measured_sizes),
+        )
+    }
+
+
+def _provenance(facts: BundleFacts) -> dict[str, Any]:
+    return {
+        "product": facts.product,
+        "release": facts.release,
+        "configuration_digest": "c" * 64,
+        "code_version": facts.code_version,
+        "lock_digest": "d" * 64,
+        "measurement_digest": facts.digests["measurements"],
+        "table_digests": dict(facts.digests),
+        "population": facts.population,
+        "epsilon": facts.epsilon,
+        "spent": facts.spent_on_population,
+        "budget": facts.budget,
+        "neighbours": facts.neighbours,
+        "mechanism": facts.mechanism,
+        "checks": {check.name: check.passed for check in facts.checks},
+        "ledger_head": LedgerHead(17, "e" * 64),
+    }
+
+
+def _cells(matrix: list[list[int]], first: int) -> Rows:
+    return [
+        [region[2], region[0], size, value]
+        for region, row in zip(REGIONS, matrix, strict=True)
+        for size, value in enumerate(row, start=first)
+    ]
+
+
+def _written(form: str, columns: list[str], rows: Rows, types: dict[str, Any]) -> bytes:
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        # None is an empty cell and "" a quoted one, as DuckDB writes them.
+        for row in rows:
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(["\0" if v == "" else v for v in row])
+            text.write(line.getvalue().replace("\0", '""') + "\n")
+        return text.getvalue().encode()
+    kinds = {
+        **dict.fromkeys(("region", "parent", "name"), pa.string()),
+        **dict.fromkeys(("level", "size"), pa.int32()),
+        **dict.fromkeys(("count", "value", "groups"), pa.int64()),
+        "scale": pa.float64(),
+    }
+    arrays = {
+        name: pa.array([row[place] for row in rows], kinds[name]).cast(types.get(name, kinds[name]))
+        for place, name in enumerate(columns)
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays), sink, compression="zstd")
+    return sink.getvalue()
