@@ -132,7 +132,7 @@ def read_measurements(
         above = np.array([float_at_least(scale) for scale in scales])
         for batch in _batches(stream, MEASURED_COLUMNS, file=file, at_most=grid.cells):
             levels = matrix.put(batch, "value")
-            found = batch.column("scale").to_numpy(zero_copy_only=False)
+            found = _view(batch.column("scale"))
             if not np.all((found == nearest[levels]) | (found == above[levels])):
                 raise TableProblem("scales", f"{file} has a scale that is not its level's")
         return matrix.finish()
@@ -184,14 +184,18 @@ def _region_numbers(column: Any, index: Mapping[str, int]) -> Int:
     """Look the few different names of a batch up, instead of every row's."""
     names = column.dictionary.to_pylist()
     numbers = np.array([index.get(name, -1) for name in names], dtype=np.int64)
-    codes = column.indices.to_numpy(zero_copy_only=False)
-    found: Int = numbers[codes]
+    found: Int = numbers[_view(column.indices)]
     return found
 
 
 def _integers(batch: Any, column: str) -> Int:
-    values: Int = batch.column(column).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    values: Int = _view(batch.column(column)).astype(np.int64, copy=False)
     return values
+
+
+def _view(cells: Any) -> NDArray[Any]:
+    """See a column without empty cells as an array; unlike to_numpy this imports no pandas."""
+    return np.from_dlpack(cells) if len(cells) else np.empty(0, dtype=np.int64)
 
 
 def _batches(
@@ -226,7 +230,7 @@ def _parquet(stream: BinaryIO, columns: Mapping[str, str], file: str) -> Iterato
         _refuse_other_columns(parquet.schema_arrow, columns, file)
         for batch in parquet.iter_batches(batch_size=_ROWS_A_BATCH):
             # A column chunk may come without a dictionary, whatever was asked for.
-            yield pa.record_batch(
+            yield pa.RecordBatch.from_arrays(
                 [
                     cells.dictionary_encode() if _is_plain_text(cells) else cells
                     for cells in batch.columns
