@@ -13,6 +13,7 @@ from pgsr_core.postprocessing.protocol import Query, Step
 from pgsr_core.postprocessing.steps import (
     ConsistentCounts,
     ConsistentCountsFromCumulative,
+    GlobalProjection,
     LocalIsotonicFix,
 )
 
@@ -46,7 +47,14 @@ CUMULATIVE = Mechanism(
 DIRECT = Mechanism(
     name="direct", notation="M_H^dp", query=Query.COUNTS, steps=(ConsistentCounts(),)
 )
+GLOBAL = Mechanism(
+    name="global",
+    notation="global projection",
+    query=Query.CUMULATIVE,
+    steps=(GlobalProjection(),),
+    keeps_region_totals=True,
+)
 
 MECHANISMS: Mapping[str, Mechanism] = MappingProxyType(
-    {mechanism.name: mechanism for mechanism in (CUMULATIVE, DIRECT)}
+    {mechanism.name: mechanism for mechanism in (CUMULATIVE, DIRECT, GLOBAL)}
 )

@@ -1,7 +1,7 @@
 """The published table algorithm for the tree program: a reference and a peer, not the product's.
 
 For each size there is one copy of the region tree, and all roots hang under a dummy root whose
-value is the number of groups G (Fioretto, Van Hentenryck and Zhu, "Differential Privacy of
+value is the number of groups G (Fioretto and Van Hentenryck 2019, "Differential Privacy of
 Hierarchical Census Data: An Optimization Approach", sections 6 and 7). A node's cost table is
 
     τ(v) = w (v − n)² + φ(v),   φ(v) = min { Σ τ_c(x_c) : Σ x_c = v, x_c in D_c },   v in D,

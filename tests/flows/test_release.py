@@ -19,7 +19,7 @@ def group_count(folder: Path) -> int:
     return int(units)
 
 
-@pytest.mark.parametrize("mechanism", ["cumulative", "direct"])
+@pytest.mark.parametrize("mechanism", ["cumulative", "direct", "global"])
 def test_a_release_keeps_every_promise_when_checked_by_an_independent_script(
     pgsr: Pgsr, virginia: Path, mechanism: str
 ) -> None:

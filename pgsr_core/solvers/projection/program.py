@@ -1,8 +1,8 @@
 """The whole cumulative program at once: consistent, monotone, bounded, closest in L2.
 
 The published two-step method fits each region apart (C3, C4) and makes the tree consistent
-afterwards in counts, which undoes much of the fit. Here constraints (C1)–(C4) of Fioretto,
-Van Hentenryck and Zhu 2021, section 8, are met together, for cumulative counts from the top:
+afterwards in counts, which undoes much of the fit. Here constraints (C1)–(C4) of Fioretto
+and Van Hentenryck 2019, section 8, are met together, for cumulative counts from the top:
 
     minimise   Σ_r w_r Σ_k (c^r_k − ñ^r_k)²
     subject to c^r_k = Σ_children c^child_k                   for every internal r and every k
