@@ -37,15 +37,16 @@ from pgsr_core.solvers.cpwl.pools import (
 )
 
 MAX_ROUNDS = 40
+PILOT_ROUNDS = 6
 # Sweeps over one block, in the cache, before the root's multiplier is computed anew.
 MAX_SWEEPS = 40
 # A block rests when at most one in so many of its active sets moved, and the whole table likewise:
 # the integer stage mends the few that are left at less cost than another sweep.
-BLOCK_REST = 20
+BLOCK_REST = 16
 TABLE_REST = 200
 # It does not rest while a threshold is this far from where it belongs: the units to move later
 # are then many, though the sets are few.
-FAR = 4.0
+FAR = 64.0
 FAR_COUNT = 2**32
 
 # How a block begins: from the active sets it has, each pool alone, or all leaves active.
@@ -113,11 +114,7 @@ def relax(noisy: Int, layout: Layout, blocks: Blocks, state: State, *, groups: i
     """
     multiplier = int(layout.weight[0]) * _spread(noisy[0], groups)
     if blocks.count > 1:
-        # Most sizes of a long table are alike: few groups and much noise. One block is settled
-        # first, and what its pools received is expected in all the others. One guess for all of
-        # them leaves the blocks independent, hence the result the same for any threads.
-        pilot = blocks.count // 2
-        _settle_blocks(pilot, pilot + 1, noisy, layout, state, multiplier, POOLS, True)
+        multiplier = _ask_pilot(noisy, layout, blocks, state, groups, multiplier)
     blocks.run(_settle_blocks, noisy, layout, state, multiplier, POOLS, False)
     few, mode = blocks.sizes * layout.pools // TABLE_REST, SWEEPS
     for _ in range(MAX_ROUNDS):
@@ -138,7 +135,37 @@ def relax(noisy: Int, layout: Layout, blocks: Blocks, state: State, *, groups: i
     return (groups - float(state.root_offset.sum())) / slope if slope > 0.0 else multiplier
 
 
-def _spread(row: Int, groups: int) -> float:
+def _ask_pilot(
+    noisy: Int, layout: Layout, blocks: Blocks, state: State, groups: int, multiplier: float
+) -> float:
+    """Settle one block of large sizes first; returns a better first multiplier for all.
+
+    Most sizes of a long table are alike: few groups and much noise. What the pilot's pools receive
+    is expected in all other blocks, and by how much its sizes answer above the root's noisy counts
+    (leaves cannot go below zero) is expected of all other sizes. One guess for all blocks leaves
+    them independent, hence the result the same for any number of threads.
+    """
+    pilot, weight = blocks.count // 2, int(layout.weight[0])
+    sizes = slice(pilot * blocks.width, (pilot + 1) * blocks.width)
+    mode = POOLS
+    for _ in range(PILOT_ROUNDS):
+        _settle_blocks(pilot, pilot + 1, noisy, layout, state, multiplier, mode, True)
+        mode = SWEEPS
+        # Newton's step on Σ_s max(0, n + τ/w) + sizes · (what the pilot answers above that) = G.
+        slopes = state.root_slope[sizes]
+        alone = noisy[0] + multiplier / weight
+        active = alone > 0.0
+        beyond = float((state.root_offset[sizes] + slopes * multiplier).mean())
+        beyond -= float(np.where(active, alone, 0.0)[sizes].mean())
+        answers = float(alone[active].sum()) + blocks.sizes * beyond
+        slope = active.sum() + blocks.sizes * (slopes.sum() * weight - active[sizes].sum()) / len(slopes)
+        if slope <= 0.0:
+            break
+        multiplier += weight * (groups - answers) / float(slope)
+    return multiplier
+
+
+def _spread(row: Int, groups: float) -> float:
     """The t with Σ max(0, n + t) = G: the root's multiplier if the rest of the tree agreed."""
     largest = np.sort(row.astype(np.float64))[::-1]
     levels = (groups - np.cumsum(largest)) / np.arange(1, len(largest) + 1)
@@ -304,7 +331,7 @@ def _sweep(
                 guess = state.guess[pool]
                 _settle_pool(own, weight, leaf_weight, guess, leaves, none, tally, level)
             _keep_tally(tally, leaf_weight, node_offset[node], node_slope[node], below, above)
-        if note:
+        if note and mode == SWEEPS:
             state.guess[pool] = _mean(outer, lanes)
             state.bar[pool] = -_mean(inner, lanes) / leaf_weight
         # The pool answers its parent; so does every branch of which it is the last node.
@@ -350,14 +377,14 @@ def _settle_blocks(
         start = block * width
         lanes = min(width, noisy.shape[1] - start)
         few = lanes * state.below.shape[1] // BLOCK_REST
-        if mode != SWEEPS:
-            _sweep(block, noisy, layout, state, mode, False, stacks, tally)
+        current = mode
         for _ in range(MAX_SWEEPS):
-            moved = _sweep(block, noisy, layout, state, SWEEPS, note, stacks, tally)
+            moved = _sweep(block, noisy, layout, state, current, note, stacks, tally)
             state.sweeps[block] += 1
             state.moved[block] = moved
-            if moved % FAR_COUNT <= few:
+            if current == SWEEPS and moved % FAR_COUNT <= few:
                 break
+            current = SWEEPS
         for j in range(lanes):
             state.root_offset[start + j] = stacks[1, 0, j]
             state.root_slope[start + j] = stacks[2, 0, j]
