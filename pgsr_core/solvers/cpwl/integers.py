@@ -32,8 +32,10 @@ from pgsr_core.solvers.cpwl.relaxation import State
 # Moves that a branch may need for each child before its start counts as distant.
 MOVES_A_CHILD = 8
 DISTANT = -(2**62)
-# Columns of a row that are written in one go.
-LONG_ROW = 4096
+# Blocks whose part of a row is written in one go.
+BLOCKS_A_ROW = 64
+# Children whose answers are kept while a branch looks for its θ.
+KEPT = 64
 
 # Bisections of θ: remainders nearer than 2 to this power below zero count as equal.
 HALVINGS = 9
@@ -246,7 +248,7 @@ def _open_branch(
     slope: Real,
     total: Int,
     rounding: Real,
-    answers: Real,
+    bank: Real,
 ) -> None:
     """Find the children's multiplier and the θ for which their rounded answers sum to the total.
 
@@ -261,14 +263,17 @@ def _open_branch(
         rounding[BELOW_TOTAL, j] = 0.0
         rounding[ABOVE_TOTAL, j] = 0.0
         rounding[ROUNDED, j] = 0.0
-    for _ in range(HALVINGS):
-        child = node + 1
+    for halving in range(HALVINGS):
+        child, nth = node + 1, 0
         while child < layout.stop[node]:
-            own = noisy[max(layout.row[child], 0), start : start + len(total)]
-            weight = float(layout.weight[child])
-            _answers(own, weight, offset[child], slope[child], rounding[SHARE], answers)
+            answers = bank[min(nth, KEPT), : len(total)]
+            if halving == 0 or nth >= KEPT:
+                own = noisy[max(layout.row[child], 0), start : start + len(total)]
+                weight = float(layout.weight[child])
+                _answers(own, weight, offset[child], slope[child], rounding[SHARE], answers)
             _add_rounded(answers, rounding)
             child = layout.stop[child]
+            nth += 1
         _halve(rounding, total)
     for j in range(len(total)):
         between = rounding[ABOVE_TOTAL, j] - rounding[BELOW_TOTAL, j]
@@ -321,7 +326,7 @@ def round_blocks(
     height = layout.depth.max() + 2
     rounding, lane_answers = np.zeros((height, BRANCH_LANES, width)), np.zeros(width)
     total, left = np.zeros((height, width), np.int64), np.zeros((height, width), np.int64)
-    work = np.zeros((POOL_LANES, width), np.int64)
+    work, bank = np.zeros((POOL_LANES, width), np.int64), np.zeros((KEPT + 1, width))
     tally = np.zeros((TALLIES, width), state.leaves.dtype)
     for block in range(first, last):
         start = block * width
@@ -353,7 +358,7 @@ def round_blocks(
                     slope,
                     mine,
                     rounding[depth],
-                    answers,
+                    bank,
                 )
                 continue
             below, above_leaf = state.below[block, pool], state.above[block, pool]
@@ -385,18 +390,22 @@ def share_rows(
     Whole rows are read and written, or long parts of them: memory is slow at anything less.
     """
     width, sizes = state.below.shape[2], noisy.shape[1]
-    work = np.zeros((POOL_LANES, min(sizes, LONG_ROW)), np.int64)
+    long_row = BLOCKS_A_ROW * width
+    work = np.zeros((POOL_LANES, min(sizes, long_row)), np.int64)
     for node in range(first, last):
         pool = layout.pool[node]
         if pool < 0:
             continue
-        for start in range(0, sizes, LONG_ROW):
-            lanes = min(LONG_ROW, sizes - start)
-            for j in range(lanes):
-                block, lane = (start + j) // width, (start + j) % width
-                work[LEVEL, j] = state.below[block, pool, lane]
-                work[REST, j] = state.above[block, pool, lane]
-                work[ELIGIBLE, j] = eligible[block, pool, lane]
+        for start in range(0, sizes, long_row):
+            lanes = min(long_row, sizes - start)
+            for block in range(start // width, (start + lanes + width - 1) // width):
+                base = block * width - start
+                level, rest = state.below[block, pool], state.above[block, pool]
+                among = eligible[block, pool]
+                for j in range(min(width, lanes - base)):
+                    work[LEVEL, base + j] = level[j]
+                    work[REST, base + j] = rest[j]
+                    work[ELIGIBLE, base + j] = among[j]
             _start_sharing(node, start, lanes, work)
             for i in range(layout.first_leaf[node], layout.first_leaf[node + 1]):
                 region = layout.leaf_row[i]
@@ -423,11 +432,12 @@ def _gather(costs: Costs, layout: Layout, node: int, block: int, up: Int, down: 
 
 
 @njit(cache=True)
-def _add_own_cost(own: Int, total: Int, weight: int, up: Int, down: Int) -> int:
-    """Pass a branch's costs on to its parent; in how many lanes an exchange pays before."""
+def _add_own_cost(own: Int, total: Int, weight: int, up: Int, down: Int, pays: Int) -> int:
+    """From the least costs of its children to a branch's own; in how many lanes an exchange pays."""
     paying = 0
     for j in range(len(total)):
-        paying += up[j] + down[j] < 0
+        pays[j] = up[j] + down[j] < 0
+        paying += pays[j]
         slant = 2 * weight * (total[j] - own[j])
         up[j] += slant + weight
         down[j] = down[j] + weight - slant if down[j] < INFINITE else INFINITE
@@ -441,6 +451,7 @@ def repair_blocks(first: int, last: int, costs: Costs, layout: Layout) -> int:
     DISTANT: some branch needed too many, and was left feasible but not optimal.
     """
     width, moves, distant = costs.up.shape[2], 0, False
+    pays = np.zeros(width, np.int64)
     for block in range(first, last):
         start = block * width
         lanes = min(width, costs.noisy.shape[1] - start)
@@ -453,9 +464,12 @@ def repair_blocks(first: int, last: int, costs: Costs, layout: Layout) -> int:
             row, weight = layout.row[node], layout.weight[node]
             own = costs.noisy[row, start : start + lanes]
             total = costs.counts[row, start : start + lanes]
-            if not _add_own_cost(own, total, weight, up, down):
+            if not _add_own_cost(own, total, weight, up, down, pays):
                 continue
-            for size in range(start, start + lanes):
+            for j in range(lanes):
+                if not pays[j]:
+                    continue
+                size = start + j
                 made = balance_branch(costs, layout, node, size, 1, MOVES_A_CHILD * children)
                 distant |= made < 0
                 moves += made

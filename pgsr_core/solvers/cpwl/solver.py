@@ -96,9 +96,9 @@ def solve(
         CpwlInputError: shapes, weights or G do not describe a problem.
     """
     table, total, weights = _checked(tree, noisy, groups, level_weights)
-    counts = np.zeros(table.shape, dtype=np.int64)
     if total == 0:
-        return CpwlSolution(counts, sweeps=0, repairs=0)
+        return CpwlSolution(np.zeros(table.shape, dtype=np.int64), sweeps=0, repairs=0)
+    counts = np.empty(table.shape, dtype=np.int64)
     if tree.regions == 1:
         largest = _largest(table)
         _refuse_overflow(largest, total, table.shape[1], sum(weights))
