@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench lock setup clean help
+.PHONY: demo test test-large check bench lock setup clean help
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -23,7 +23,10 @@ demo: $(READY) ## release a made-up population, end to end
 	$(BIN)/pgsr demo
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 -m "not large"
+
+test-large: $(READY) ## release a census of 58 million persons (needs PGSR_DATA)
+	$(BIN)/python -m pytest -m large
 
 check: $(READY) ## lint, format and types
 	$(BIN)/ruff check .

@@ -55,9 +55,9 @@ class CyclicRegions(TreeError):
     remedy = "break the cycle of parents"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RegionTree:
-    """A rooted tree of regions in breadth-first order.
+    """A rooted tree of regions in breadth-first order; two are alike if their digests are.
 
     Attributes:
         names: region ids; ``names[0]`` is the root.

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.postprocessing.protocol import PublicFacts
-from tasks.configuration.plan import Planned, ReleasePlan
-from tasks.ledger.ledger import Ledger
+from tasks.configuration.plan import Planned, ReleasePlan, groups_digest
+from tasks.ledger.ledger import Ledger, Measurement
 from tasks.storage.duck import connect
-from tasks.storage.tables import MatrixStore, read_regions_table, write_regions
+from tasks.storage.tables import MatrixStore, TableTampered, read_regions_table, write_regions
 from tasks.storage.zones import Home, RunFolder, write_private
 
 if TYPE_CHECKING:
@@ -94,7 +94,13 @@ class Run:
     def _regions(self) -> tuple[RegionTree, NDArray[np.int64] | None]:
         """Read once, before the store is open for anything else: one connection at a time."""
         with connect(self.ref.folder.safe_store, read_only=True) as connection:
-            return read_regions_table(connection)
+            tree, groups_by_region = read_regions_table(connection)
+        if (tree.digest, groups_digest(groups_by_region)) != (
+            self.plan.tree_digest,
+            self.plan.groups_digest,
+        ):
+            raise TableTampered("regions")
+        return tree, groups_by_region
 
     @property
     def tree(self) -> RegionTree:
@@ -109,14 +115,25 @@ class Run:
             raise ValueError("this release has no public unit table")
         return groups
 
-    def facts(self, groups: int) -> PublicFacts:
+    def measurement(self) -> Measurement:
+        """The committed measurement.
+
+        Raises:
+            NoMeasurements: nothing was measured yet.
+        """
+        measurement = self.ledger.measurement(self.ref.product, self.ref.release)
+        if measurement is None:
+            raise NoMeasurements(self.ref)
+        return measurement
+
+    def facts(self) -> PublicFacts:
         """The public facts; G comes with the measurements where it is taken from the data."""
         tree, groups_by_region = self._regions
         return PublicFacts(
             tree=tree,
             smallest_size=self.plan.smallest_size,
             largest_size=self.plan.configuration.sizes.max,
-            groups=groups,
+            groups=self.measurement().groups,
             groups_by_region=groups_by_region,
             scales=self.plan.scales,
         )

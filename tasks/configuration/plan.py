@@ -6,6 +6,7 @@ it can be shown, stored and charged for without touching the persons.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class ReleasePlan(Section):
     tree_digest: str
     units_digest: str | None
     groups: int | None = Field(description="public number of groups; None: from the data")
+    groups_digest: str | None = Field(description="of the public number of groups by region")
     sensitivity: int
     levels: tuple[LevelPlan, ...]
 
@@ -148,6 +150,13 @@ class Planned:
     groups_by_region: NDArray[np.int64] | None
 
 
+def groups_digest(groups_by_region: NDArray[np.int64] | None) -> str | None:
+    """SHA-256 of the public number of groups of each region, in tree order."""
+    if groups_by_region is None:
+        return None
+    return hashlib.sha256(groups_by_region.astype("<i8").tobytes()).hexdigest()
+
+
 def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
     """Decide a release from its configuration and public inputs.
 
@@ -198,6 +207,7 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         tree_digest=regions.tree.digest,
         units_digest=units.digest if units else None,
         groups=int(units.groups_by_region[0]) if units else None,
+        groups_digest=groups_digest(units.groups_by_region if units else None),
         sensitivity=_sensitivity(configuration),
         levels=levels,
     )

@@ -363,6 +363,13 @@ class Ledger:
         with transaction(self._engine) as connection:
             self._event(connection, kind, product, release, **facts)
 
+    def has_event(self, kind: str, product: str, release: str, **facts: Any) -> bool:
+        """Whether an event of a release says all of these facts."""
+        return any(
+            known == kind and facts.items() <= said.items()
+            for known, said in self.events(product, release)
+        )
+
     def events(self, product: str, release: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
         """Kinds and facts of a release's events, oldest first."""
         with transaction(self._engine) as connection:

@@ -171,5 +171,4 @@ def _materialise(run: Run, measurement: Measurement) -> TableRef:
             values,
             sizes=measurement.sizes,
             inputs=measurement.key,
-            certificate={"groups": measurement.groups},
         )

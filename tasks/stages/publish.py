@@ -11,7 +11,6 @@ from typing import Any
 from pgsr_core.budget import Account
 from tasks import failpoints, operator
 from tasks.boundary import stage
-from tasks.ledger.ledger import Measurement
 from tasks.publication.bundle import build_bundle
 from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
 from tasks.publication.place import (
@@ -22,7 +21,7 @@ from tasks.publication.place import (
     recorded_digests,
     staging_folder,
 )
-from tasks.run import NoMeasurements, Run, RunRef
+from tasks.run import Run, RunRef
 from tasks.storage.tables import MatrixStore, TableRef
 
 STAGE = "publish"
@@ -65,14 +64,7 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
 
 
 def _digests(run: Run, table: TableRef) -> dict[str, str]:
-    return {"measurements": _measurement(run).digest, table.table: table.digest}
-
-
-def _measurement(run: Run) -> Measurement:
-    measurement = run.ledger.measurement(run.ref.product, run.ref.release)
-    if measurement is None:
-        raise NoMeasurements(run.ref)
-    return measurement
+    return {"measurements": run.measurement().digest, table.table: table.digest}
 
 
 def _bundle_facts(
@@ -80,7 +72,7 @@ def _bundle_facts(
 ) -> BundleFacts:
     plan = run.plan
     configuration = plan.configuration
-    measurement = _measurement(run)
+    measurement = run.measurement()
     account: Account = run.ledger.account(configuration.population.name)
     records = {step.name: store.record(step.name) for step in plan.mechanism.steps}
     return BundleFacts(

@@ -12,7 +12,6 @@ from pgsr_core.errors import Refused
 from tasks import operator
 from tasks.boundary import stage
 from tasks.run import RunRef
-from tasks.stages.post_process import groups_of
 from tasks.storage.tables import MatrixStore, TableRef
 
 STAGE = "validate"
@@ -43,7 +42,7 @@ def validate(ref: RunRef, table: TableRef) -> list[dict[str, Any]]:
         store = MatrixStore(connection, run.tree)
         store.read(table, sizes=plan.sizes)  # what is judged is what the last step wrote
         promises = Promises(
-            facts=run.facts(groups_of(store)),
+            facts=run.facts(),
             keeps_region_totals=plan.mechanism.keeps_region_totals,
         )
         report = run_gates(connection, promises)

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from gate_releases import ragged_release
 
 import expectations
 from expectations import frames
+from tests.expectations.gate_releases import ragged_release
 
 SOURCES = sorted(Path(expectations.__file__).parent.rglob("*.py"))
 LIBRARIES = {"duckdb", "great_expectations", "numpy", "pandas", "pyarrow"}

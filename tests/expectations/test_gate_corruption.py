@@ -1,13 +1,17 @@
 """One corrupted cell anywhere stops publication, and the report names the broken promise."""
 
-# ruff: noqa: S608 (corrupting statements are put together from constants)
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from gate_releases import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from expectations import Promises, Suite, frames, run_gates, suites
+from pgsr_core.hierarchy import RegionTree
+from tests.expectations.gate_releases import (
     RAGGED,
     facts_of,
     failed_checks,
@@ -18,11 +22,6 @@ from gate_releases import (
     sound_values,
     store,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from expectations import Promises, Suite, frames, run_gates, suites
-from pgsr_core.hierarchy import RegionTree
 
 ROOT, A, B, C, A1, A2, B1, B2, B1X, B1Y = range(10)
 CELL = (

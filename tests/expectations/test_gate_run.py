@@ -9,11 +9,11 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from gate_releases import failed_checks, ragged_release, rows_of, store
 
 from expectations import CheckOutcome, GateReport, Promises, Suite, frames, run_gates, suites
 from expectations.examiner import COULD_NOT_RUN, ROWS, Examiner, Verdict
 from expectations.required import must_run
+from tests.expectations.gate_releases import failed_checks, ragged_release, rows_of, store
 
 FACTS, VALUES = ragged_release()
 PROMISES = Promises(FACTS, keeps_region_totals=True)

@@ -1,6 +1,5 @@
 """The gates say yes or no: no count reaches a report, a log, a stream, a file or the network."""
 
-# ruff: noqa: S608 (corrupting statements are put together from constants)
 from __future__ import annotations
 
 import json
@@ -12,9 +11,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from gate_releases import failed_checks, ragged_release, rows_of, store
 
 from expectations import Promises, run_gates
+from tests.expectations.gate_releases import failed_checks, ragged_release, rows_of, store
 
 CANARY = 918273645
 AS_TEXT = "ALTER TABLE group_sizes ALTER value TYPE VARCHAR"
@@ -85,7 +84,7 @@ def test_the_gates_write_no_file_open_no_socket_and_load_nothing_before_they_run
 
         heavy = {"great_expectations", "pandas", "duckdb", "pyarrow", "numba", "prefect"}
         print(sorted(heavy & set(sys.modules)))
-        from gate_releases import ragged_release, rows_of, store
+        from tests.expectations.gate_releases import ragged_release, rows_of, store
 
         facts, values = ragged_release()
         report = expectations.run_gates(

@@ -103,7 +103,7 @@ def make_store(path: Path, *, regions: list[tuple] = REGIONS) -> Path:  # type: 
                 for region, row in enumerate(matrix)
                 for size, value in enumerate(row, start=first)
             ]
-            store.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", cells[::-1])  # noqa: S608
+            store.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", cells[::-1])
     return path
 
 
@@ -270,13 +270,13 @@ def test_tables_of_several_row_groups_are_in_order_and_do_not_depend_on_threads(
             CREATE TABLE regions AS SELECT i::INTEGER AS region_index, 'r' || i AS region,
             CASE WHEN i > 0 THEN 'r0' END AS parent, CASE WHEN i > 0 THEN 2 ELSE 1 END AS "level",
             NULL::VARCHAR AS "name", NULL::BIGINT AS groups FROM range({regions}) AS t(i)
-        """)  # noqa: S608
+        """)
         for table in ("group_sizes", "measurements"):
             connection.execute(f"""
                 CREATE TABLE {table} AS SELECT i::INTEGER AS region_index, k::INTEGER AS size,
                 (hash(i * {sizes} + k) % 1000)::BIGINT AS value
                 FROM range({regions}) AS t(i), range(1, {sizes} + 1) AS s(k) ORDER BY hash(i + k)
-            """)  # noqa: S608
+            """)
     digests = set()
     for threads in (1, 2, 4):
         folder = tmp_path / f"with-{threads}"
