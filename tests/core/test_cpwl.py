@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.solvers.cpwl import CpwlInputError, ValuesTooLarge, certify, solve
+from pgsr_core.solvers.cpwl import (
+    CpwlInputError,
+    ValuesTooLarge,
+    certify,
+    relaxation,
+    solve,
+    solver,
+)
 from tests.core.cpwl_oracles import (
     brute_force,
     is_feasible,
@@ -113,6 +120,21 @@ def test_numbers_beyond_the_precision_of_doubles_are_solved_exactly():
     tree = layered_tree(3, 3)
     noisy = rng.integers(-(2**55), 2**55, (tree.regions, 5))
     assert_optimal(tree, noisy, 3 * 2**54 + 1)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, -1e30, 1e30, float("nan"), float("inf")])
+def test_the_exact_finish_does_not_rely_on_the_relaxation(monkeypatch, multiplier):
+    def without_sweeps(noisy, layout, blocks, state, *, groups):
+        everything = relaxation.EVERYTHING
+        blocks.run(relaxation._settle_blocks, noisy, layout, state, 0.0, everything, False)
+        return multiplier
+
+    monkeypatch.setattr(solver, "relax", without_sweeps)
+    rng = np.random.default_rng(9)
+    for tree in (RAGGED, layered_tree(6, 7), layered_tree(1, 2, 2, 3)):
+        noisy, groups = noisy_table(rng, tree, 70, groups=10**9, scale=10**5)
+        solution = assert_optimal(tree, noisy, groups)
+        assert solution.rescaled
 
 
 def test_weights_of_a_million_are_solved_exactly():

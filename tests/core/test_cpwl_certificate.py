@@ -16,7 +16,8 @@ from tests.core.cpwl_oracles import (
 def moved(tree, counts, giver, taker):
     """One unit from a leaf's cell to another, ancestors included."""
     changed = counts.copy()
-    for (region, size), change in ((giver, -1), (taker, 1)):
+    for (leaf, size), change in ((giver, -1), (taker, 1)):
+        region = leaf
         while region >= 0:
             changed[region, size] += change
             region = tree.parent[region]

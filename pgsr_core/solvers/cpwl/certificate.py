@@ -2,7 +2,8 @@
 
 One unit can move from a child of a node to another child, or from a size to another size. With
 
-    up(r) = w (2 (x − n) + 1) + min up of a child,   down(r) = w (1 − 2 (x − n)) + min down of a child
+    up(r) = w (2 (x − n) + 1) + min up of a child,
+    down(r) = w (1 − 2 (x − n)) + min down of a child
 
 (down infinite at x = 0) the cheapest such move under a node costs min up + min down over its
 children. The objective is separable and convex on a laminar family, hence M-convex, and a feasible
@@ -27,6 +28,7 @@ from pgsr_core.hierarchy import RegionTree
 
 Int = NDArray[np.int64]
 
+TABLE_DIMENSIONS = 2
 NEVER = 2**62
 # Columns that are checked in one walk: long enough to stream rows, short enough for the cache.
 COLUMNS = 2048
@@ -129,10 +131,8 @@ def certify(
     if not _is_feasible(tree, table, walks, total):
         return OptimalityCertificate(False, False, None, objective)
     _refuse_overflow(target, walks, total, weights)
-    worst = min(
-        min(walk.worst for walk in walks),
-        min(walk.up for walk in walks) + min(walk.down for walk in walks),
-    )
+    between_sizes = min(walk.up for walk in walks) + min(walk.down for walk in walks)
+    worst = min(between_sizes, *(walk.worst for walk in walks))
     movable = worst < NEVER // 2
     return OptimalityCertificate(
         True, not movable or worst >= 0, worst if movable else None, objective
@@ -142,11 +142,9 @@ def certify(
 def _as_table(tree: RegionTree, values: NDArray[np.int64]) -> Int:
     table = np.asarray(values)
     if (
-        table.ndim != 2
+        table.ndim != TABLE_DIMENSIONS
         or table.shape[0] != tree.regions
-        or not np.issubdtype(
-            table.dtype, np.signedinteger
-        )
+        or not np.issubdtype(table.dtype, np.signedinteger)
     ):
         raise CertificateInputError(
             f"a table must hold signed integers in {tree.regions} rows, one for each region, got "
@@ -166,9 +164,7 @@ def _walk_all(
     def walk(part: int) -> _Findings:
         start = starts[part]
         stop = min(start + COLUMNS, noisy.shape[1])
-        found = _walk(
-            tree.first_child, tree.level, small, noisy, counts, start, stop, squares[part]
-        )
+        found = _walk(tree.first_child, small, noisy, counts, start, stop, squares[part])
         return _Findings(*found)
 
     with ThreadPoolExecutor(max_workers=numba.get_num_threads()) as workers:
@@ -223,7 +219,6 @@ def _refuse_overflow(noisy: Int, walks: list[_Findings], groups: int, weights: l
 @njit(cache=True, nogil=True)
 def _walk(
     first_child: Int,
-    level: Int,
     weights: Int,
     noisy: Int,
     counts: Int,
@@ -308,7 +303,7 @@ def _take_leaf(noisy: Int, counts: Int, least: Int, most: Int, total: Int, union
         of_noisy |= n ^ (n >> 63)
         of_gap |= gap ^ (gap >> 63)
         narrow = np.int64(np.int32(gap))
-        square += narrow * narrow
+        square += int(narrow * narrow)
         least[j] = min(least[j], gap)
         most[j] = max(most[j], gap if x > 0 else most[j])
         total[j] += x
@@ -352,7 +347,7 @@ def _close_region(
         of_noisy |= n ^ (n >> 63)
         of_gap |= gap ^ (gap >> 63)
         narrow = np.int64(np.int32(gap))
-        square += narrow * narrow
+        square += int(narrow * narrow)
         more, less = up[1, j], down[1, j]
         if least[j] < NEVER:
             more = min(more, leaf_weight * (2 * least[j] + 1))

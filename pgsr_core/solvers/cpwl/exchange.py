@@ -58,14 +58,14 @@ def scatter(node: int, size: int) -> np.uint64:
 
 @njit(cache=True)
 def _leaf_up(costs: Costs, region: int, size: int, weight: int, step: int) -> int:
-    return weight * (2 * (costs.counts[region, size] - costs.noisy[region, size]) + step)
+    return int(weight * (2 * (costs.counts[region, size] - costs.noisy[region, size]) + step))
 
 
 @njit(cache=True)
 def _leaf_down(costs: Costs, region: int, size: int, weight: int, step: int) -> int:
     if costs.counts[region, size] < step:
         return INFINITE
-    return weight * (step - 2 * (costs.counts[region, size] - costs.noisy[region, size]))
+    return int(weight * (step - 2 * (costs.counts[region, size] - costs.noisy[region, size])))
 
 
 @njit(cache=True)

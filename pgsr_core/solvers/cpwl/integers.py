@@ -72,12 +72,16 @@ def round_sizes(state: State, multiplier: float, groups: int, totals: Int) -> No
     rest, between = groups - np.int64(below), np.int64(max(above - below, 1.0))
     phase, left = np.int64(scatter(0, sizes) % np.uint64(between)), groups
     for size in range(sizes):
-        least = np.int64(np.floor(max(answers[size] + low, 0.0)))
+        least = np.int64(min(np.floor(max(answers[size] + low, 0.0)), float(groups)))
         phase += rest if np.floor(max(answers[size] + high, 0.0)) > least else 0
         least += phase >= between
         phase -= between if phase >= between else 0
-        totals[size] = left if size == sizes - 1 else min(least, left)
-        left -= totals[size]
+        # No size gets more than is left, the last all of it: feasible whatever the answers are.
+        given = left
+        if size < sizes - 1 and least < left:
+            given = int(least)
+        totals[size] = given
+        left -= given
 
 
 @njit(cache=True, error_model="numpy")
@@ -433,7 +437,7 @@ def _gather(costs: Costs, layout: Layout, node: int, block: int, up: Int, down: 
 
 @njit(cache=True)
 def _add_own_cost(own: Int, total: Int, weight: int, up: Int, down: Int, pays: Int) -> int:
-    """From the least costs of its children to a branch's own; in how many lanes an exchange pays."""
+    """Add a branch's own cost to its children's least; in how many lanes an exchange pays."""
     paying = 0
     for j in range(len(total)):
         pays[j] = up[j] + down[j] < 0

@@ -70,7 +70,7 @@ class State(NamedTuple):
         guess: the τ that each pool's node is expected to receive from above.
         bar: the level above which a pool's leaves are expected to be active.
         sweeps: sweeps made over each block.
-        moved: active sets that the last sweep over each block changed.
+        moved: active sets that the sweeps since the last multiplier changed in each block.
     """
 
     leaves: Leaves
@@ -116,19 +116,16 @@ def relax(noisy: Int, layout: Layout, blocks: Blocks, state: State, *, groups: i
     if blocks.count > 1:
         multiplier = _ask_pilot(noisy, layout, blocks, state, groups, multiplier)
     blocks.run(_settle_blocks, noisy, layout, state, multiplier, POOLS, False)
-    few, mode = blocks.sizes * layout.pools // TABLE_REST, SWEEPS
+    few = blocks.sizes * layout.pools // TABLE_REST
     for _ in range(MAX_ROUNDS):
         slope = float(state.root_slope.sum())
-        if slope > 0.0:
-            multiplier = (groups - float(state.root_offset.sum())) / slope
-        elif mode == SWEEPS:
-            # No leaf is active though G is positive. With all leaves active this cannot recur:
-            # from there the iterates decrease towards an optimum where some leaf is active.
-            mode = EVERYTHING
-        else:
-            break
-        blocks.run(_settle_blocks, noisy, layout, state, multiplier, mode, False)
-        mode = SWEEPS
+        if slope <= 0.0:
+            # No leaf is active though G is positive. Begun with all leaves active this cannot
+            # recur: from there the iterates decrease towards an optimum where some leaf is.
+            blocks.run(_settle_blocks, noisy, layout, state, multiplier, EVERYTHING, False)
+            slope = float(state.root_slope.sum())
+        multiplier = (groups - float(state.root_offset.sum())) / slope
+        blocks.run(_settle_blocks, noisy, layout, state, multiplier, SWEEPS, False)
         if state.moved.sum() <= few:
             break
     slope = float(state.root_slope.sum())
@@ -158,10 +155,11 @@ def _ask_pilot(
         beyond = float((state.root_offset[sizes] + slopes * multiplier).mean())
         beyond -= float(np.where(active, alone, 0.0)[sizes].mean())
         answers = float(alone[active].sum()) + blocks.sizes * beyond
-        slope = active.sum() + blocks.sizes * (slopes.sum() * weight - active[sizes].sum()) / len(slopes)
+        steeper = float(slopes.sum()) * weight - int(active[sizes].sum())
+        slope = int(active.sum()) + blocks.sizes * steeper / len(slopes)
         if slope <= 0.0:
             break
-        multiplier += weight * (groups - answers) / float(slope)
+        multiplier += weight * (groups - answers) / slope
     return multiplier
 
 
@@ -237,9 +235,7 @@ def _answer(
 
 
 @njit(cache=True, error_model="numpy")
-def _descend(
-    own: Int, weight: float, offset: Real, slope: Real, outer: Real, inner: Real
-) -> None:
+def _descend(own: Int, weight: float, offset: Real, slope: Real, outer: Real, inner: Real) -> None:
     """τ_in of a node from τ_out."""
     for j in range(len(own)):
         inner[j] = (outer[j] + weight * (own[j] - offset[j])) / (1.0 + weight * slope[j])
@@ -367,7 +363,8 @@ def _settle_blocks(
 ) -> int:
     """Newton steps for every size until its active sets fit the multiplier ``top``.
 
-    ``mode`` says how a block begins; ``note`` keeps the settled multipliers as guesses.
+    ``mode`` says how a block begins; ``note`` keeps the settled multipliers as guesses. With all
+    leaves active it ends there, because ``top`` was not computed from them.
     """
     width = state.offset.shape[2]
     height = layout.depth.max() + 3
@@ -378,11 +375,12 @@ def _settle_blocks(
         lanes = min(width, noisy.shape[1] - start)
         few = lanes * state.below.shape[1] // BLOCK_REST
         current = mode
+        state.moved[block] = 0
         for _ in range(MAX_SWEEPS):
             moved = _sweep(block, noisy, layout, state, current, note, stacks, tally)
             state.sweeps[block] += 1
-            state.moved[block] = moved
-            if current == SWEEPS and moved % FAR_COUNT <= few:
+            state.moved[block] += moved
+            if current == EVERYTHING or (current == SWEEPS and moved % FAR_COUNT <= few):
                 break
             current = SWEEPS
         for j in range(lanes):

@@ -23,7 +23,7 @@ from pgsr_core.solvers.cpwl.integers import (
 )
 from pgsr_core.solvers.cpwl.layout import Int, Layout, lay_out
 from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_rows
-from pgsr_core.solvers.cpwl.relaxation import State, new_state, relax
+from pgsr_core.solvers.cpwl.relaxation import new_state, relax
 
 TABLE_DIMENSIONS = 2
 # Marginal costs stay below this, and "no unit to take" (2^62) above any sum of two of them.
@@ -98,54 +98,50 @@ def solve(
     table, total, weights = _checked(tree, noisy, groups, level_weights)
     if total == 0:
         return CpwlSolution(np.zeros(table.shape, dtype=np.int64), sweeps=0, repairs=0)
-    counts = np.empty(table.shape, dtype=np.int64)
     if tree.regions == 1:
         largest = _largest(table)
         _refuse_overflow(largest, total, table.shape[1], sum(weights))
-        counts[0] = share_row(table[0], total, largest + 1)
-        return CpwlSolution(counts, sweeps=0, repairs=0)
-    layout, blocks = lay_out(tree, weights), Blocks(table.shape[1])
-    leaves, none, largest = _pack(table, layout, blocks, total)
-    if _cost_bound(largest, total, layout.largest_pool, sum(weights)) >= LARGEST_COST:
-        largest = _largest(table)
-        _refuse_overflow(largest, total, layout.largest_pool, sum(weights))
-        none = min(none, largest + 1) if none > NARROW else none
-    state = new_state(layout, blocks, leaves, none)
-    multiplier = relax(table, layout, blocks, state, groups=total)
-    exact = 2 * (layout.largest_pool * largest + total) < LARGEST_EXACT_DOUBLE
-    return _to_integers(table, counts, layout, blocks, state, multiplier, total, exact)
+        row = share_row(table[0], total, largest + 1)
+        return CpwlSolution(row[np.newaxis], sweeps=0, repairs=0)
+    return _solve_tree(table, lay_out(tree, weights), Blocks(table.shape[1]), total, sum(weights))
 
 
-def _to_integers(
-    table: Int,
-    counts: Int,
-    layout: Layout,
-    blocks: Blocks,
-    state: State,
-    multiplier: float,
-    groups: int,
-    exact: bool,
+def _solve_tree(
+    table: Int, layout: Layout, blocks: Blocks, groups: int, weights: int
 ) -> CpwlSolution:
+    leaves, none, largest = _pack(table, layout, blocks, groups)
+    if _cost_bound(largest, groups, layout.largest_pool, weights) >= LARGEST_COST:
+        # The bound came from bit patterns, and may be twice the truth.
+        largest = _largest(table)
+        _refuse_overflow(largest, groups, layout.largest_pool, weights)
+        none = min(none, largest + 1)
+    state = new_state(layout, blocks, leaves, none)
+    multiplier = relax(table, layout, blocks, state, groups=groups)
     totals = np.empty(table.shape[1], dtype=np.int64)
     round_sizes(state, multiplier, groups, totals)
     # The marginal costs take the place of the state, node by node.
+    counts = np.empty(table.shape, dtype=np.int64)
     costs = Costs(table, counts, state.offset.view(np.int64), state.slope.view(np.int64))
     eligible = np.empty(state.below.shape, dtype=np.int32)
+    exact = 2 * (layout.largest_pool * largest + groups) < LARGEST_EXACT_DOUBLE
     blocks.run(round_blocks, costs, layout, state, eligible, totals, exact)
+    # The packed leaves go before the table's pages come: memory stays at the larger of the two.
+    state = state._replace(leaves=np.empty((0, 0, 0), dtype=leaves.dtype))
+    del leaves
     blocks.run(share_rows, table, counts, layout, state, eligible, parts=layout.nodes)
+    repairs, rescaled = _repair(costs, layout, blocks, groups)
+    sweeps = int(state.sweeps.max())
+    return CpwlSolution(counts, sweeps=sweeps, repairs=repairs, rescaled=rescaled)
+
+
+def _repair(costs: Costs, layout: Layout, blocks: Blocks, groups: int) -> tuple[int, bool]:
+    """Make the rounded solution optimal; the moves made, and whether larger steps were needed."""
     repairs = sum(blocks.run(repair_blocks, costs, layout))
-    rescaled = repairs < 0
-    if not rescaled:
-        moves = balance_sizes(costs, layout, 1, MOVES_A_SIZE * len(totals))
-        rescaled, repairs = moves < 0, repairs + moves
-    if rescaled:
-        repairs = _rescale(costs, layout, blocks, groups)
-    return CpwlSolution(
-        counts,
-        sweeps=int(state.sweeps.max()),
-        repairs=repairs,
-        rescaled=rescaled,
-    )
+    if repairs >= 0:
+        moves = balance_sizes(costs, layout, 1, MOVES_A_SIZE * blocks.sizes)
+        if moves >= 0:
+            return repairs + moves, False
+    return _rescale(costs, layout, blocks, groups), True
 
 
 def _rescale(costs: Costs, layout: Layout, blocks: Blocks, groups: int) -> int:
