@@ -6,8 +6,10 @@ import sys
 
 import typer
 
+from flows.cli.audit import audit
 from flows.cli.demo import demo
 from flows.cli.inspect import budget, check, status
+from flows.cli.keys import keys
 from flows.cli.release import release, resume
 from flows.cli.screen import complain
 from flows.cli.synth import synth
@@ -31,6 +33,8 @@ app.command()(release)
 app.command()(resume)
 app.command()(status)
 app.command()(budget)
+app.add_typer(keys)
+app.add_typer(audit)
 
 
 def run() -> None:

@@ -109,6 +109,11 @@ class ReleasePlan(Section):
         return to / self.product / self.release
 
     @property
+    def configuration_digest(self) -> str:
+        """SHA-256 of the decided configuration; paths of this machine are part of its input."""
+        return json_digest(self.configuration.model_dump(mode="json"))
+
+    @property
     def cost(self) -> Fraction:
         """What is charged; a simulation is not private, so no ε describes it."""
         return Fraction(0) if self.configuration.simulate else self.configuration.privacy.epsilon

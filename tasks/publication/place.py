@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgsr_core.attestation.provenance import PROVENANCE_FILE
 from tasks.publication.documents import CHECKS, DATAPACKAGE, REPORT, file_digest
 from tasks.publication.errors import (
     AlreadyPublished,
@@ -37,8 +38,8 @@ PUBLIC_FOLDER = 0o755
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 
-# Files that datapackage.json does not list: itself. (A signature over it belongs here, too.)
-UNLISTED = frozenset({DATAPACKAGE})
+# Files that datapackage.json does not list: itself, and the signature over it.
+UNLISTED = frozenset({DATAPACKAGE, PROVENANCE_FILE})
 _ATTEMPTS = 20
 
 

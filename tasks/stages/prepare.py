@@ -10,6 +10,7 @@ from tasks.configuration.plan import Planned, make_plan
 from tasks.ingestion.source_digest import keyed_source_digest
 from tasks.ingestion.units import PublicUnits, reopen_units
 from tasks.ledger.ledger import MeasurementRequest
+from tasks.publication.signing import signing_key
 from tasks.run import Run, RunRef, create_run
 from tasks.storage.zones import Home
 
@@ -37,6 +38,7 @@ def prepare(configuration: Path, *, slot: date) -> RunRef:
 def refuse_early(planned: Planned, home: Home) -> None:
     """Say no before any work is done, where the ledger will say no later anyway."""
     plan = planned.plan
+    signing_key(plan)
     ref = RunRef(str(home.root), plan.product, plan.release)
     ledger = ref.ledger()
     measured = ledger.measurement(plan.product, plan.release)

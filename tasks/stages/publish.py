@@ -21,6 +21,7 @@ from tasks.publication.place import (
     recorded_digests,
     staging_folder,
 )
+from tasks.publication.signing import sign_bundle, signing_key
 from tasks.run import Run, RunRef
 from tasks.storage.tables import MatrixStore, TableRef
 
@@ -39,6 +40,7 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
     plan = run.plan
     destination = plan.destination
     digests = _digests(run, table)
+    key = signing_key(plan)
     if is_published(destination) and recorded_digests(destination) == digests:
         published = confirm_published(destination)
     else:
@@ -52,6 +54,8 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
                 facts = _bundle_facts(run, store, checks, digests)
                 formats = plan.configuration.publish.formats
                 build_bundle(connection, staging.bundle, facts, formats=formats)
+            if key is not None:
+                sign_bundle(staging.bundle, facts, plan, key=key, ledger_head=None)
             failpoints.reach("publish.staged")
             published = publish_bundle(staging.bundle, staging.destination)
     failpoints.reach("publish.renamed")

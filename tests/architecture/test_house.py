@@ -44,24 +44,33 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert "HEAVY []" in done.stdout
 
 
-def test_every_command_has_help_with_an_example() -> None:
+def commands() -> dict[str, str]:
+    """Every command of the command line, with its help."""
     from flows.cli.app import app
 
-    for command in app.registered_commands:
-        assert command.callback is not None
-        assert "Example: pgsr " in (command.callback.__doc__ or ""), command.callback.__name__
+    found = {}
+    groups = {
+        group.typer_instance.info.name: group.typer_instance for group in app.registered_groups
+    }
+    for prefix, group in {"": app, **groups}.items():
+        for command in group.registered_commands:
+            assert command.callback is not None
+            name = command.name or command.callback.__name__
+            found[f"{prefix} {name}".strip()] = command.callback.__doc__ or ""
+    return found
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for name, documentation in commands().items():
+        assert f"Example: pgsr {name}" in documentation, name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_only_commands_and_make_targets_that_exist(document: Path) -> None:
-    from flows.cli.app import app
-
-    commands = {
-        command.callback.__name__ for command in app.registered_commands if command.callback
-    }
+    known = {word for name in commands() for word in (name, name.split()[0])}
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     code = "\n".join(re.findall(r"```.*?```|`[^`]+`", document.read_text(), re.DOTALL))
-    assert set(re.findall(r"(?:^|[`\s])pgsr ([a-z]+)\b", code)) <= commands
+    assert set(re.findall(r"(?:^|[`\s])pgsr ([a-z]+)\b", code)) <= known
     assert set(re.findall(r"(?:^|[`\s])make ([a-z-]+)\b", code)) <= targets
 
 

@@ -157,3 +157,29 @@ def test_a_date_template_names_the_release_and_finds_the_source(pgsr: Pgsr, virg
     assert outcome["release"] == "household-sizes/2026-Q3"
     missing = pgsr("check", "product.yaml", "--date", "2027-08-15", cwd=virginia)
     assert missing.returncode == 2
+
+
+def test_a_signed_release_verifies_offline_and_a_changed_one_does_not(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    assert pgsr("keys", "new", "release.key", cwd=virginia).returncode == 0
+    edit(virginia / "product.yaml", "  to: public\n", "  to: public\n  signing_key: release.key\n")
+    bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
+    verify = ("audit", "verify", bundle, "--key", "release.key.pub")
+    verified = pgsr(*verify, cwd=virginia)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    table = bundle / "group_sizes.csv"
+    table.write_text(table.read_text().replace(",1\n", ",2\n", 1))
+    assert pgsr(*verify, cwd=virginia).returncode == 1
+
+
+def test_a_signing_key_that_cannot_be_used_is_refused_before_anything_is_spent(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    (virginia / "release.key").write_text("not a key")
+    (virginia / "release.key").chmod(0o600)
+    edit(virginia / "product.yaml", "  to: public\n", "  to: public\n  signing_key: release.key\n")
+    refused = pgsr("release", "product.yaml", cwd=virginia)
+    assert refused.returncode == 2
+    assert "Remedy" in refused.stderr
+    assert not (virginia / ".pgsr" / "ledger.sqlite").exists()

@@ -1,0 +1,79 @@
+"""Signing a bundle before it is moved into place: the files' checksums and their provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from pgsr_core.attestation.keys import PrivateKey
+from pgsr_core.attestation.provenance import PROVENANCE_FILE, LedgerHead, Provenance, sign_release
+from tasks.configuration.plan import ReleasePlan
+from tasks.keys import read_private_key
+from tasks.publication.facts import BundleFacts
+from tasks.publication.place import verified_checksums
+
+PASSPHRASE_VARIABLE = "PGSR_SIGNING_PASSPHRASE"  # noqa: S105  (the name of a variable)
+# In a checkout the lock stands beside the packages; in a wheel, inside this one.
+LOCKS = (
+    Path(__file__).parents[2] / "requirements.lock",
+    Path(__file__).parents[1] / "requirements.lock",
+)
+
+
+def signing_key(plan: ReleasePlan) -> PrivateKey | None:
+    """The key that a plan signs with; None where it does not sign.
+
+    Raises:
+        PgsrError: the key cannot be read, is open to others, or needs another passphrase.
+    """
+    name = plan.configuration.publish.signing_key
+    if name is None:
+        return None
+    passphrase = os.environ.get(PASSPHRASE_VARIABLE)
+    return read_private_key(
+        Path(plan.folder) / name, passphrase=passphrase.encode() if passphrase else None
+    )
+
+
+def sign_bundle(
+    bundle: Path,
+    facts: BundleFacts,
+    plan: ReleasePlan,
+    *,
+    key: PrivateKey,
+    ledger_head: LedgerHead | None,
+) -> None:
+    """Add the signed provenance to a built bundle.
+
+    Raises:
+        NotSignable: a simulation, or a release whose checks did not all pass.
+    """
+    provenance = Provenance(
+        product=facts.product,
+        release=facts.release,
+        configuration_digest=plan.configuration_digest,
+        code_version=facts.code_version,
+        lock_digest=lock_digest(),
+        measurement_digest=facts.digests["measurements"],
+        table_digests=facts.digests,
+        population=facts.population,
+        epsilon=facts.epsilon,
+        spent=facts.spent_on_population,
+        budget=facts.budget,
+        neighbours=facts.neighbours,
+        mechanism=facts.mechanism,
+        checks={check.name: check.passed for check in facts.checks},
+        ledger_head=ledger_head,
+        simulation=facts.simulation,
+    )
+    envelope = sign_release(verified_checksums(bundle), provenance, key=key)
+    (bundle / PROVENANCE_FILE).write_bytes(envelope)
+
+
+def lock_digest() -> str | None:
+    """SHA-256 of the dependencies' lock; None where the software runs without one."""
+    for lock in LOCKS:
+        if lock.is_file():
+            return hashlib.sha256(lock.read_bytes()).hexdigest()
+    return None
