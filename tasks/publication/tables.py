@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.hierarchy import SHOWN_ROWS
+from pgsr_core.noise.protocol import float_at_least
 from pgsr_core.postprocessing.protocol import Query
 from tasks.publication.errors import FormulaLikeName, InconsistentFacts
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
@@ -179,7 +180,7 @@ def write_tables(
         for level in facts.levels:
             connection.execute(
                 "INSERT INTO level_scales VALUES ($level, $scale)",
-                {"level": level.level, "scale": float(level.scale)},
+                {"level": level.level, "scale": float_at_least(level.scale)},
             )
         for table in published_tables(facts):
             for name in formats:
