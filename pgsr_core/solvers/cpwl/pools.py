@@ -19,8 +19,10 @@ from pgsr_core.solvers.cpwl.layout import Int, Layout
 
 Leaves = NDArray[np.int32] | Int
 
-# Sums of a pool packed in 32 bits stay within this; it marks "none" in their tallies.
+# Leaves packed in 32 bits stay below this, which marks "none" in their tallies; their sums below
+# the other.
 NARROW = 2**30
+NARROW_SUM = 2**31
 
 # Rows of a tally.
 THRESHOLD, SUM, COUNT, BELOW, ABOVE = 0, 1, 2, 3, 4

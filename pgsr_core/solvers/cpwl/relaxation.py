@@ -42,7 +42,7 @@ PILOT_ROUNDS = 6
 MAX_SWEEPS = 40
 # A block rests when at most one in so many of its active sets moved, and the whole table likewise:
 # the integer stage mends the few that are left at less cost than another sweep.
-BLOCK_REST = 16
+BLOCK_REST = 6
 TABLE_REST = 200
 # It does not rest while a threshold is this far from where it belongs: the units to move later
 # are then many, though the sets are few.

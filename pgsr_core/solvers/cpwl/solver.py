@@ -22,7 +22,7 @@ from pgsr_core.solvers.cpwl.integers import (
     share_rows,
 )
 from pgsr_core.solvers.cpwl.layout import Int, Layout, lay_out
-from pgsr_core.solvers.cpwl.pools import NARROW, Leaves, largest_sum, pack_rows
+from pgsr_core.solvers.cpwl.pools import NARROW, NARROW_SUM, Leaves, largest_sum, pack_rows
 from pgsr_core.solvers.cpwl.relaxation import new_state, relax
 
 TABLE_DIMENSIONS = 2
@@ -164,7 +164,7 @@ def _pack(table: Int, layout: Layout, blocks: Blocks, groups: int) -> tuple[Leav
     largest = functools.reduce(operator.or_, unions) + 1
     # Levels are kept in the leaves' width as well; they reach up to G + |n|.
     if largest + groups < NARROW and (
-        largest * layout.largest_pool < NARROW or largest_sum(table, layout) < NARROW
+        largest * layout.largest_pool < NARROW_SUM or largest_sum(table, layout) < NARROW_SUM
     ):
         return leaves, NARROW, max(largest, other)
     del leaves
