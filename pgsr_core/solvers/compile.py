@@ -1,0 +1,58 @@
+"""Compile every kernel ahead of time: ``python -m pgsr_core.solvers.compile``.
+
+Kernels are compiled on their first call and cached on disk. Doing so when the software is set up
+spares the first release about a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+
+from pgsr_core.hierarchy import RegionTree
+from pgsr_core.solvers import cpwl
+from pgsr_core.solvers.isotonic import isotonic_integers
+from pgsr_core.solvers.projection import project, round_consistently
+
+
+def compile_consistency() -> None:
+    """The CPWL solver and its certificate."""
+    tree, noisy = _example()
+    counts = cpwl.solve(tree, noisy, groups=50).counts
+    cpwl.certify(tree, noisy, counts, groups=50)
+
+
+def compile_cumulative() -> None:
+    """Isotonic fits, the global projection and its rounding."""
+    tree, noisy = _example()
+    groups = tree.aggregate(np.where(tree.is_leaf, 10, 0))
+    isotonic_integers(noisy, upper=groups)
+    total = int(groups[0])
+    fitted = project(tree, noisy, groups=total, groups_by_region=groups).values
+    round_consistently(tree, fitted, groups=total, groups_by_region=groups)
+
+
+COMPILERS: tuple[Callable[[], None], ...] = (compile_consistency, compile_cumulative)
+
+
+def compile_kernels() -> None:
+    """Compile all, each group in a process of its own."""
+    with ProcessPoolExecutor(len(COMPILERS), mp_context=get_context("spawn")) as pool:
+        for done in [pool.submit(compiler) for compiler in COMPILERS]:
+            done.result()
+
+
+def _example() -> tuple[RegionTree, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+    """A ragged tree with pools, inner regions and noise: enough to reach every kernel."""
+    names = ["root", "a", "b", "c", *(f"a{i}" for i in range(4)), *(f"b{i}" for i in range(3))]
+    parents = [None, *["root"] * 3, *["a"] * 4, *["b"] * 3]
+    tree = RegionTree.from_table(names, parents)
+    noisy = np.random.default_rng(1).integers(-20, 20, (tree.regions, 70))
+    return tree, noisy.astype(np.int64)
+
+
+if __name__ == "__main__":
+    compile_kernels()
