@@ -32,6 +32,9 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
     return grid
 
 
+START = "start"
+
+
 class StageDisplay:
     """Shows the stages of a run on the operator's terminal (standard error).
 
@@ -56,6 +59,7 @@ class StageDisplay:
         err.print(f"[bold]{_plain(self._title)}[/]")
         if err.is_terminal:
             self._progress.start()
+        self._tasks[START] = self._progress.add_task(START, total=1, note="starting Prefect")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,6 +69,7 @@ class StageDisplay:
         """Show a new line with a spinner."""
         with self._lock:
             self.failure = None
+            self._progress.update(self._tasks[START], completed=1, note="Prefect is up")
             if stage not in self._tasks:
                 self._tasks[stage] = self._progress.add_task(stage, total=1, note="…")
 
