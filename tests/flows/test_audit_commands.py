@@ -1,0 +1,117 @@
+"""`pgsr audit replay` and `log`, `pgsr doctor` and `purge` on one real release."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.flows.commandline import Pgsr, edit
+
+NAME = "household-sizes/synthetic-1"
+
+
+@dataclass(frozen=True)
+class Office:
+    """A folder with a signed release in it, made by a process whose umask closes nothing."""
+
+    folder: Path
+    pgsr: Pgsr
+
+    @property
+    def home(self) -> Path:
+        return self.folder / ".pgsr"
+
+    @property
+    def bundle(self) -> Path:
+        return self.folder / "public" / NAME
+
+    def __call__(self, *arguments: str | Path, **environment: str) -> Any:
+        return self.pgsr(*arguments, cwd=self.folder, **environment)
+
+    def json(self, *arguments: str | Path) -> Any:
+        return self.pgsr.json(*arguments, cwd=self.folder)
+
+
+@pytest.fixture(scope="module")
+def released(
+    prefect_server: dict[str, str],
+    virginia_population: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Office:
+    folder = tmp_path_factory.mktemp("office") / "office"
+    shutil.copytree(virginia_population, folder)
+    office = Office(folder, Pgsr(prefect_server))
+    before = os.umask(0)
+    try:
+        assert office("keys", "new", "release.key").returncode == 0
+        edit(
+            folder / "product.yaml", "  to: public\n", "  to: public\n  signing_key: release.key\n"
+        )
+        office.json("release", "product.yaml")
+    finally:
+        os.umask(before)
+    return office
+
+
+@pytest.fixture
+def office(released: Office, tmp_path: Path) -> Iterator[Office]:
+    """The released office, put back as it was after a test that spoils it."""
+    kept = tmp_path / "kept"
+    shutil.copytree(released.folder, kept)
+    yield released
+    shutil.rmtree(released.folder)
+    shutil.copytree(kept, released.folder)
+
+
+def test_a_release_replays_from_its_bundle_alone(released: Office, tmp_path: Path) -> None:
+    elsewhere = Path(shutil.copytree(released.bundle, tmp_path / "bundle"))
+    shown = released.pgsr("audit", "replay", elsewhere, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "Equal" in shown.stdout
+    assert "Stage isotonic again" in shown.stdout
+    assert "Stage cpwl again" in shown.stdout
+    (elsewhere / "group_sizes.parquet").unlink()  # CSV alone says as much
+    assert released.pgsr.json("audit", "replay", elsewhere, cwd=tmp_path)["equal"] is True
+
+
+def test_a_release_replays_from_the_ledger_and_all_places_are_compared(released: Office) -> None:
+    said = released.json("audit", "replay", NAME)
+    assert said["equal"] is True
+    text = json.dumps(said)
+    for place in ("the ledger", "the safe store", "checks.json", "group_sizes.csv"):
+        assert place in text
+
+
+def test_a_changed_bundle_is_different_and_no_bundle_is_unreadable(office: Office) -> None:
+    table = office.bundle / "group_sizes.csv"
+    table.write_text(table.read_text().replace(",1\n", ",2\n", 1))
+    for what in (office.bundle, NAME):
+        different = office("audit", "replay", what)
+        assert different.returncode == 1, different.stderr
+        assert "DIFFERENT" in different.stdout
+        assert "group_sizes.csv" in different.stdout
+    (office.bundle / "privacy.json").write_text("{}")
+    unreadable = office("audit", "replay", office.bundle)
+    assert unreadable.returncode == 2
+    assert "Remedy" in unreadable.stderr
+    assert office("audit", "replay", "no/such/folder").returncode == 2
+    assert office("audit", "replay", "no-such/release").returncode == 2
+
+
+def test_a_changed_table_of_the_safe_store_is_different(office: Office) -> None:
+    store = office.home / "runs" / NAME / "safe.duckdb"
+    with duckdb.connect(str(store)) as connection:
+        connection.execute("UPDATE isotonic SET value = value + 1 WHERE region_index = 0")
+    different = office("audit", "replay", NAME)
+    assert different.returncode == 1, different.stderr
+    assert "isotonic" in different.stdout
+    store.unlink()
+    assert office("audit", "replay", NAME).returncode == 2
