@@ -56,7 +56,8 @@ class RunRef:
 
     def ledger(self) -> Ledger:
         """Open the ledger."""
-        return Ledger(Home(Path(self.home)).ledger_url)
+        home = Home(Path(self.home))
+        return Ledger(home.ledger_url, witness=home.witness)
 
     def note(self, *, state: str, stage: str, error: str | None = None) -> None:
         """Tell the status page where the run stands."""

@@ -32,7 +32,8 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     loaded = load_configuration(configuration)
     plan = make_plan(loaded, slot=slot_date(slot)).plan
     population = plan.configuration.population
-    ledger = Ledger.existing(home_of(loaded).ledger_url)
+    home = home_of(loaded)
+    ledger = Ledger.existing(home.ledger_url, witness=home.witness)
     account = Account(population.name, population.budget)
     measured = False
     if ledger is not None:
@@ -200,7 +201,7 @@ def _ledger_of(home: Path | None) -> Ledger | None:
     from tasks.ledger.ledger import Ledger
 
     place = home_at(home)
-    ledger = Ledger.existing(place.ledger_url)
+    ledger = Ledger.existing(place.ledger_url, witness=place.witness)
     if ledger is None:
         err.print(f"No release was started in {place.root}; --home or PGSR_HOME names another.")
     return ledger

@@ -1,4 +1,8 @@
-"""Connections to the ledger: short write transactions that are durable when they return."""
+"""Connections to the ledger: short write transactions that are durable when they return.
+
+SQLite takes its write lock when a transaction begins; on PostgreSQL whoever writes locks the row
+of the chain's head first. Either way, writers come one after another.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +17,59 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from pgsr_core.errors import Unavailable
-from tasks.ledger.schema import metadata
+from tasks.ledger.disks import require_local
 from tasks.storage.zones import PRIVATE_FILE, make_private_folder
 
 BUSY_SECONDS = 60
+CONNECT_SECONDS = 10
+SQLITE = frozenset({"sqlite", "sqlite+pysqlite"})
+POSTGRESQL = "postgresql+psycopg"
+_READS_ONLY = "pgsr_reads_only"
 
 
 class LedgerUnavailable(Unavailable):
     """The ledger cannot be reached or is busy for too long; nothing was changed."""
 
 
-def ledger_exists(url: str) -> bool:
-    """Whether there is a ledger already; looking creates nothing."""
-    return os.path.isfile(_file_of(url))  # noqa: PTH113 (Path.is_file raises where this does not)
+def file_of(url: str) -> Path | None:
+    """The SQLite file that a URL names; None for a ledger on a PostgreSQL server.
 
-
-def open_engine(url: str) -> Engine:
-    """Connect and create missing tables.
+    A ledger in memory would forget every charge, and a relative path would be another ledger in
+    another working folder: budgets could be spent twice.
 
     Raises:
-        LedgerUnavailable: the ledger is not a file that can be used.
+        LedgerUnavailable: it is neither.
     """
-    path = _file_of(url)
+    parsed = _parsed(url)
+    if parsed.drivername == POSTGRESQL:
+        return None
+    if parsed.drivername not in SQLITE:
+        raise _not_supported(f"the ledger's database {parsed.drivername} is not supported")
+    path = Path(parsed.database or "")
+    if not path.is_absolute() or parsed.query:
+        raise _not_supported("the ledger must be a file named by its whole path, without options")
+    return path
+
+
+def file_is_missing(url: str) -> bool:
+    """Whether a URL names a SQLite file that is not there; looking creates nothing."""
+    path = file_of(url)
+    return path is not None and not os.path.isfile(path)  # noqa: PTH113 (is_file may raise)
+
+
+def connect(url: str) -> Engine:
+    """Make an engine; a SQLite file that is missing is made, empty and closed to others.
+
+    Raises:
+        LedgerUnavailable: the ledger is not one that can be used.
+        LedgerOnNetwork: a SQLite file on a network file system.
+    """
+    path = file_of(url)
+    return _postgresql(url) if path is None else _sqlite(path)
+
+
+def _sqlite(path: Path) -> Engine:
+    require_local(path.parent)
     try:
         make_private_folder(path.parent)
         path.touch(mode=PRIVATE_FILE)
@@ -50,49 +85,67 @@ def open_engine(url: str) -> Engine:
         poolclass=NullPool,
     )
     event.listen(engine, "connect", _durable)
-    event.listen(engine, "begin", _begin_immediate)
-    with transaction(engine) as connection:
-        metadata.create_all(connection)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
-def _file_of(url: str) -> Path:
-    """The SQLite file that a URL names.
-
-    A ledger in memory would forget every charge, and a relative path would be another ledger in
-    another working folder: budgets could be spent twice.
-    """
+def _postgresql(url: str) -> Engine:
     try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise _not_supported("what PGSR_LEDGER_URL names is no address of a database") from None
-    if parsed.drivername not in {"sqlite", "sqlite+pysqlite"}:
-        raise _not_supported(f"the ledger's database {parsed.get_backend_name()} is not supported")
-    path = Path(parsed.database or "")
-    if not path.is_absolute() or parsed.query:
-        raise _not_supported("the ledger must be a file named by its whole path, without options")
-    return path
-
-
-def _not_supported(reason: str) -> LedgerUnavailable:
-    return LedgerUnavailable(
-        f"{reason}. Remedy: unset PGSR_LEDGER_URL or name a SQLite file "
-        "(sqlite:////path/ledger.sqlite)."
-    )
+        engine = create_engine(
+            _parsed(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_SECONDS}
+        )
+    except ImportError:
+        raise LedgerUnavailable(
+            "the ledger is on PostgreSQL, and its driver is not installed. "
+            "Remedy: install pgsr[postgres]."
+        ) from None
+    event.listen(engine, "begin", _begin_on_server)
+    return engine
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """One write transaction; a database error becomes one that says trying again is safe."""
-    try:
-        with engine.begin() as connection:
+    with _errors_told(), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """Read the ledger as it is at one moment, without holding up those who write."""
+    options: dict[str, Any] = {_READS_ONLY: True}
+    if engine.dialect.name == "postgresql":
+        options["isolation_level"] = "REPEATABLE READ"
+    with _errors_told(), engine.connect() as bare:
+        connection = bare.execution_options(**options)
+        with connection.begin():
             yield connection
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
     except DBAPIError as error:
         reason = type(error.orig).__name__
         raise LedgerUnavailable(
-            f"the ledger did not take the transaction ({reason}); nothing was changed. "
-            "Remedy: see that its disk is there, writable and not full, and try again."
+            f"the ledger did not take the transaction ({reason}); nothing was changed. Remedy: "
+            "see that its disk or server is there, writable and not full, and try again."
         ) from None
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except ArgumentError:
+        raise _not_supported("what PGSR_LEDGER_URL names is no address of a database") from None
+
+
+def _not_supported(reason: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"{reason}. Remedy: unset PGSR_LEDGER_URL, or name a SQLite file "
+        f"(sqlite:////path/ledger.sqlite) or a PostgreSQL database ({POSTGRESQL}://…)."
+    )
 
 
 def _durable(connection: Any, _record: Any) -> None:
@@ -105,6 +158,15 @@ def _durable(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-def _begin_immediate(connection: Connection) -> None:
+def _begin(connection: Connection) -> None:
     """Take the write lock at once: look-up and insert are one step for all processes."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reads_only = connection.get_execution_options().get(_READS_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+
+
+def _begin_on_server(connection: Connection) -> None:
+    """A commit that returned is on disk, whatever the server's default; no wait is endless."""
+    if connection.get_execution_options().get(_READS_ONLY, False):
+        return
+    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS * 1000:.0f}ms'")

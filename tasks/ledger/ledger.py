@@ -1,154 +1,89 @@
-"""The ledger: charge once, draw once, never redraw.
+"""The ledger as the rest of the software uses it: every method is one transaction.
 
-Protocol (each line one transaction):
-
-1. reserve: a measurement key is looked up; a committed one is used as it is. Otherwise the
-   remaining budget is checked and a reservation with an owner and a lease is written.
-2. The draw happens in memory; nothing is written.
-3. commit: refused unless the reservation is still ours; writes the noisy table itself, its
-   digest, the charge and the event. From here on it is the only draw that can ever be read.
-
-A process that dies before 3 has written nothing readable, so whoever takes the reservation
-over draws anew without anybody having seen the first draw.
+What happens inside one is said in the module of its subject: measurements (exactly once),
+accounts, runs, events. This one opens and ends it, and keeps the witness.
 """
 
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, delete, insert, select, update
-
-from pgsr_core.budget import Account, total
-from pgsr_core.errors import PgsrError, Refused, Unavailable
-from tasks.ledger.database import ledger_exists, open_engine, transaction
-from tasks.ledger.owner import Owner, actor, this_process
-from tasks.ledger.schema import (
-    charges,
-    events,
-    measurement_chunks,
-    measurements,
-    populations,
-    runs,
+from pgsr_core.budget import Account
+from pgsr_core.chain import Event, Head
+from tasks.ledger import accounts, measurements, runs
+from tasks.ledger.database import file_of, snapshot, transaction
+from tasks.ledger.events import Writer, read_events
+from tasks.ledger.history import History, LedgerEdited, LedgerForked, LedgerRolledBack
+from tasks.ledger.measurements import (
+    LEASE_SECONDS,
+    Drawn,
+    Int,
+    Measurement,
+    MeasurementDamaged,
+    MeasurementRequest,
+    ReleaseHasOtherMeasurements,
+    Reservation,
+    ReservationLost,
+    ReservedElsewhere,
 )
+from tasks.ledger.runs import RunState
+from tasks.ledger.versions import ledger_exists, open_engine
+from tasks.ledger.witness import Witness
+from tasks.storage.zones import WITNESS_FILE
 
-LEASE_SECONDS = 900.0
-CHUNK_BYTES = 4 << 20
-Int = NDArray[np.int64]
-
-
-class ReleaseHasOtherMeasurements(PgsrError):
-    """A release of this name was measured under another description; it is not drawn again."""
-
-    def __init__(self, *, product: str, release: str, differs: tuple[str, ...]) -> None:
-        self.differs = differs
-        super().__init__(
-            f"{product}/{release} was already measured, and this run differs in "
-            f"{', '.join(differs) or 'its description'}. Its noise is never drawn again. "
-            "Remedy: give the new release another name, or restore what was changed."
-        )
-
-
-class ReservedElsewhere(Unavailable):
-    """Another process is drawing this release's noise at the moment."""
-
-
-class ReservationLost(Refused):
-    """Another process took the reservation over; this draw was thrown away unseen."""
-
-
-class MeasurementDamaged(Refused):
-    """The stored measurements do not match their digest."""
-
-
-@dataclass(frozen=True)
-class MeasurementRequest:
-    """What is to be measured: the descriptor's digest is the measurement key.
-
-    Attributes:
-        epsilon: what is charged; zero for a simulation, which is not private at any ε.
-        budget: the population's budget, should the ledger not know it yet.
-    """
-
-    key: str
-    population: str
-    budget: Fraction
-    product: str
-    release: str
-    epsilon: Fraction
-    descriptor: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A committed draw."""
-
-    key: str
-    digest: str
-    regions: int
-    sizes: range
-    groups: int
-    sampler: str
-    simulation: bool
-    epsilon: Fraction
-    descriptor: Mapping[str, Any]
-
-    def require_same(self, request: MeasurementRequest) -> None:
-        """Refuse to go on with a request that this measurement does not answer.
-
-        Raises:
-            ReleaseHasOtherMeasurements: naming what differs.
-        """
-        if self.key == request.key:
-            return
-        held, asked = self.descriptor, request.descriptor
-        differs = sorted(
-            part for part in held.keys() | asked.keys() if held.get(part) != asked.get(part)
-        )
-        raise ReleaseHasOtherMeasurements(
-            product=request.product, release=request.release, differs=tuple(differs)
-        )
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """The right to draw, until the lease ends or another takes it over."""
-
-    request: MeasurementRequest
-    owner: Owner
-
-
-@dataclass(frozen=True)
-class RunState:
-    """Where a release stands."""
-
-    product: str
-    release: str
-    state: str
-    stage: str
-    owner: str
-    updated: float
-    error: str | None
+__all__ = [
+    "LEASE_SECONDS",
+    "Ledger",
+    "LedgerEdited",
+    "LedgerForked",
+    "LedgerRolledBack",
+    "Measurement",
+    "MeasurementDamaged",
+    "MeasurementRequest",
+    "ReleaseHasOtherMeasurements",
+    "Reservation",
+    "ReservationLost",
+    "ReservedElsewhere",
+    "RunState",
+]
 
 
 class Ledger:
-    """Budgets, reservations, measurements, run states and events."""
+    """Budgets, reservations, measurements, run states and events.
 
-    def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        url: a SQLite file or a PostgreSQL database.
+        witness: the file that remembers the chain's head; beside a SQLite file by default.
+        clock: seconds since 1970.
+
+    Raises:
+        LedgerUnavailable: it cannot be reached.
+        LedgerNeedsMigration: an older version made it.
+        LedgerEdited, LedgerForked, LedgerRolledBack: it is not what was seen of it before.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        witness: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        place = witness or default_witness(url)
         self._engine = open_engine(url)
+        self._history = History(self._engine, url, Witness(place))
+        self._history.verify()
         self._clock = clock
 
     @classmethod
-    def existing(cls, url: str) -> Ledger | None:
+    def existing(cls, url: str, *, witness: Path | None = None) -> Ledger | None:
         """Open a ledger that is there; looking for one creates nothing."""
-        return cls(url) if ledger_exists(url) else None
+        return cls(url, witness=witness) if ledger_exists(url) else None
 
     # --- exactly once -----------------------------------------------------------------------
 
@@ -160,32 +95,8 @@ class Ledger:
             ReservedElsewhere: a live process holds the reservation.
             BudgetExceeded: the charge does not fit.
         """
-        owner = this_process()
-        with transaction(self._engine) as connection:
-            self._introduce(connection, request)
-            held = self._of_release(connection, request.product, request.release)
-            if held is not None and held.digest is not None:
-                measurement = _measurement(held)
-                measurement.require_same(request)
-                return measurement
-            if held is not None:
-                self._refuse_live(held)
-                connection.execute(delete(measurements).where(measurements.c.key == held.key))
-            self._account(connection, request.population).require(request.epsilon)
-            connection.execute(
-                insert(measurements).values(
-                    key=request.key,
-                    population=request.population,
-                    product=request.product,
-                    release=request.release,
-                    epsilon=request.epsilon,
-                    descriptor=dict(request.descriptor),
-                    owner=str(owner),
-                    lease_expires=self._clock() + LEASE_SECONDS,
-                )
-            )
-            self._event(connection, "reserved", request.product, request.release, key=request.key)
-        return Reservation(request, owner)
+        with self._writing() as writer:
+            return measurements.reserve(writer, request)
 
     def renew(self, reservation: Reservation) -> None:
         """Extend the lease of a draw that takes long.
@@ -193,24 +104,13 @@ class Ledger:
         Raises:
             ReservationLost: somebody else holds it now.
         """
-        with transaction(self._engine) as connection:
-            self._require_ours(connection, reservation)
-            connection.execute(
-                update(measurements)
-                .where(measurements.c.key == reservation.request.key)
-                .values(lease_expires=self._clock() + LEASE_SECONDS)
-            )
+        with self._writing() as writer:
+            measurements.renew(writer, reservation)
 
     def give_back(self, reservation: Reservation) -> None:
         """End a reservation whose draw failed; nothing was charged."""
-        with transaction(self._engine) as connection:
-            connection.execute(
-                delete(measurements).where(
-                    measurements.c.key == reservation.request.key,
-                    measurements.c.owner == str(reservation.owner),
-                    measurements.c.digest.is_(None),
-                )
-            )
+        with self._writing() as writer:
+            measurements.give_back(writer, reservation)
 
     def commit(
         self,
@@ -229,74 +129,19 @@ class Ledger:
             ReservationLost: the reservation is no longer ours; the draw is thrown away.
             BudgetExceeded: the lease had ended and the budget went elsewhere meanwhile.
         """
-        request = reservation.request
-        with transaction(self._engine) as connection:
-            self._require_ours(connection, reservation)
-            account = self._account(connection, request.population, besides=request.key)
-            account.require(request.epsilon)
-            connection.execute(
-                update(measurements)
-                .where(measurements.c.key == request.key)
-                .values(
-                    owner=None,
-                    lease_expires=None,
-                    digest=digest,
-                    regions=values.shape[0],
-                    first_size=sizes.start,
-                    last_size=sizes.stop - 1,
-                    groups=groups,
-                    sampler=sampler,
-                    simulation=simulation,
-                )
-            )
-            for number, data in enumerate(_chunks(values)):
-                connection.execute(
-                    insert(measurement_chunks).values(key=request.key, number=number, data=data)
-                )
-            connection.execute(
-                insert(charges).values(
-                    key=request.key, population=request.population, epsilon=request.epsilon
-                )
-            )
-            self._event(
-                connection,
-                "measured",
-                request.product,
-                request.release,
-                key=request.key,
-                digest=digest,
-                epsilon=str(request.epsilon),
-                population=request.population,
-                sampler=sampler,
-            )
-            row = self._of_release(connection, request.product, request.release)
-        if row is None:
-            raise ReservationLost("the committed measurement cannot be read back. Remedy: resume.")
-        return _measurement(row)
+        drawn = Drawn(values, digest, sizes, groups, sampler, simulation)
+        with self._writing() as writer:
+            return measurements.commit(writer, reservation, drawn)
 
     def measurement(self, product: str, release: str) -> Measurement | None:
-        """The committed measurement of a release, if there is one."""
-        with transaction(self._engine) as connection:
-            row = self._of_release(connection, product, release)
-        return _measurement(row) if row is not None and row.digest is not None else None
+        """The committed measurement of a release."""
+        with snapshot(self._engine) as connection:
+            return measurements.find(connection, product, release)
 
     def values(self, measurement: Measurement) -> Int:
         """Read the noisy table of a committed measurement; the caller checks its digest."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(
-                select(measurement_chunks.c.data)
-                .where(measurement_chunks.c.key == measurement.key)
-                .order_by(measurement_chunks.c.number)
-            ).all()
-        shape = (measurement.regions, len(measurement.sizes))
-        try:
-            content = b"".join(zlib.decompress(row.data) for row in rows)
-            return np.frombuffer(content, dtype="<i8").reshape(shape).astype(np.int64)
-        except (zlib.error, ValueError, TypeError):
-            raise MeasurementDamaged(
-                "the ledger's measurements cannot be read. Nothing is drawn again. "
-                "Remedy: restore the ledger from a backup."
-            ) from None
+        with snapshot(self._engine) as connection:
+            return measurements.read_values(connection, measurement)
 
     # --- budgets ----------------------------------------------------------------------------
 
@@ -306,62 +151,50 @@ class Ledger:
         Raises:
             PgsrError: it is not in the ledger and no budget was given.
         """
-        with transaction(self._engine) as connection:
-            if self._budget(connection, population) is None and budget is not None:
+        with snapshot(self._engine) as connection:
+            if budget is not None and accounts.budget_of(connection, population) is None:
                 return Account(population, budget)
-            return self._account(connection, population)
+            return accounts.account_of(connection, population, now=self._clock())
 
     def accounts(self) -> tuple[Account, ...]:
         """All accounts, by name."""
-        with transaction(self._engine) as connection:
-            names = connection.scalars(select(populations.c.name).order_by(populations.c.name))
-            return tuple(self._account(connection, name) for name in names.all())
+        with snapshot(self._engine) as connection:
+            return accounts.accounts(connection, now=self._clock())
 
     def charges(self, population: str) -> tuple[tuple[str, str, Fraction], ...]:
         """Product, release and ε of every charge to a population."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(
-                select(measurements.c.product, measurements.c.release, charges.c.epsilon)
-                .join(charges, charges.c.key == measurements.c.key)
-                .where(charges.c.population == population)
-                .order_by(measurements.c.product, measurements.c.release)
-            ).all()
-        return tuple((row.product, row.release, row.epsilon) for row in rows)
+        with snapshot(self._engine) as connection:
+            return accounts.charges_to(connection, population)
 
-    # --- runs and events --------------------------------------------------------------------
+    def raise_budget(self, population: str, budget: Fraction, *, reason: str) -> None:
+        """Raise a population's budget, with the reason on record.
+
+        Raises:
+            NotARaise: it is not more than before.
+        """
+        with self._writing() as writer:
+            accounts.raise_budget(writer, population, budget, reason=reason)
+
+    # --- runs -------------------------------------------------------------------------------
 
     def set_state(
         self, product: str, release: str, *, state: str, stage: str, error: str | None = None
     ) -> None:
-        """Note where a run stands, for status; guarantees rest on the measurements alone."""
-        with transaction(self._engine) as connection:
-            known = select(runs).where(runs.c.product == product, runs.c.release == release)
-            facts = {
-                "state": state,
-                "stage": stage,
-                "owner": str(this_process()),
-                "updated": self._clock(),
-                "error": error,
-            }
-            if connection.execute(known).first() is None:
-                connection.execute(insert(runs).values(product=product, release=release, **facts))
-            else:
-                connection.execute(
-                    update(runs)
-                    .where(runs.c.product == product, runs.c.release == release)
-                    .values(**facts)
-                )
+        """Note where a run stands."""
+        with self._writing() as writer:
+            runs.set_state(writer, product, release, state=state, stage=stage, error=error)
 
     def run_states(self) -> tuple[RunState, ...]:
         """Where every release stands."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(select(runs).order_by(runs.c.product, runs.c.release)).all()
-        return tuple(RunState(*row) for row in rows)
+        with snapshot(self._engine) as connection:
+            return runs.run_states(connection)
 
-    def record(self, kind: str, product: str, release: str, **facts: Any) -> None:
+    # --- events -----------------------------------------------------------------------------
+
+    def record(self, kind: str, product: str | None, release: str | None, **facts: Any) -> None:
         """Append an event; facts hold digests and public numbers only."""
-        with transaction(self._engine) as connection:
-            self._event(connection, kind, product, release, **facts)
+        with self._writing() as writer:
+            writer.append(kind, product, release, **facts)
 
     def has_event(self, kind: str, product: str, release: str, **facts: Any) -> bool:
         """Whether an event of a release says all of these facts."""
@@ -372,117 +205,37 @@ class Ledger:
 
     def events(self, product: str, release: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
         """Kinds and facts of a release's events, oldest first."""
+        return tuple((event.kind, event.facts) for event in self.timeline(product, release))
+
+    def timeline(self, product: str | None = None, release: str | None = None) -> tuple[Event, ...]:
+        """Events in their order, of all or of one product or release."""
+        with snapshot(self._engine) as connection:
+            return read_events(connection, product=product, release=release)
+
+    def head(self) -> Head:
+        """The last event: its number and its hash stand for the whole chain."""
+        return self._history.head()
+
+    def remember_published(self, head: Head) -> None:
+        """Let the witness remember a head before a signed bundle that carries it appears."""
+        self._history.publish(head)
+
+    # --- transactions -----------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        """One write transaction; once it is durable, the witness learns of its events."""
         with transaction(self._engine) as connection:
-            rows = connection.execute(
-                select(events.c.kind, events.c.facts)
-                .where(events.c.product == product, events.c.release == release)
-                .order_by(events.c.sequence)
-            ).all()
-        return tuple((row.kind, row.facts) for row in rows)
-
-    # --- inside a transaction ---------------------------------------------------------------
-
-    def _introduce(self, connection: Connection, request: MeasurementRequest) -> None:
-        """Enter a new population with the configured budget; a known one keeps its own."""
-        if self._budget(connection, request.population) is None:
-            connection.execute(
-                insert(populations).values(name=request.population, budget=request.budget)
-            )
-            self._event(
-                connection,
-                "population",
-                request.product,
-                request.release,
-                population=request.population,
-                budget=str(request.budget),
-            )
-
-    def _account(
-        self, connection: Connection, population: str, *, besides: str | None = None
-    ) -> Account:
-        budget = self._budget(connection, population)
-        if budget is None:
-            raise PgsrError(
-                f"the ledger has no population {population}. Remedy: see pgsr budget for names."
-            )
-        spent = connection.scalars(
-            select(charges.c.epsilon).where(charges.c.population == population)
-        )
-        # A reservation whose lease ended no longer holds budget; its commit checks again.
-        open_reservations = select(measurements.c.epsilon).where(
-            measurements.c.population == population,
-            measurements.c.digest.is_(None),
-            measurements.c.lease_expires > self._clock(),
-            measurements.c.key != (besides or ""),
-        )
-        reserved = connection.scalars(open_reservations)
-        return Account(population, budget, total(spent), total(reserved))
-
-    @staticmethod
-    def _budget(connection: Connection, population: str) -> Fraction | None:
-        return connection.scalar(
-            select(populations.c.budget).where(populations.c.name == population)
-        )
-
-    @staticmethod
-    def _of_release(connection: Connection, product: str, release: str) -> Row[Any] | None:
-        return connection.execute(
-            select(measurements).where(
-                measurements.c.product == product, measurements.c.release == release
-            )
-        ).first()
-
-    def _refuse_live(self, held: Row[Any]) -> None:
-        owner = Owner.parse(held.owner)
-        live = held.lease_expires > self._clock()
-        if live and not (owner is not None and owner.is_surely_gone()):
-            raise ReservedElsewhere(
-                f"{held.product}/{held.release} is being measured by another process. "
-                "Remedy: wait for it; if its machine died, try again when its lease has ended "
-                f"(at most {LEASE_SECONDS / 60:.0f} minutes)."
-            )
-
-    @staticmethod
-    def _require_ours(connection: Connection, reservation: Reservation) -> None:
-        ours = connection.execute(
-            select(measurements.c.key).where(
-                measurements.c.key == reservation.request.key,
-                measurements.c.owner == str(reservation.owner),
-                measurements.c.digest.is_(None),
-            )
-        ).first()
-        if ours is None:
-            raise ReservationLost(
-                "another process took this release over; this draw was thrown away unseen and "
-                "nothing was charged for it. Remedy: follow the other run with pgsr status."
-            )
-
-    def _event(
-        self, connection: Connection, kind: str, product: str, release: str, **facts: Any
-    ) -> None:
-        at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-        connection.execute(
-            insert(events).values(
-                at=at, actor=actor(), kind=kind, product=product, release=release, facts=facts
-            )
-        )
+            start = self._history.lock(connection)
+            writer = Writer(connection, now=self._clock(), head=start)
+            yield writer
+        if writer.head != start:
+            self._history.advance(writer.head)
 
 
-def _measurement(row: Row[Any]) -> Measurement:
-    return Measurement(
-        key=row.key,
-        digest=row.digest,
-        regions=row.regions,
-        sizes=range(row.first_size, row.last_size + 1),
-        groups=row.groups,
-        sampler=row.sampler,
-        simulation=row.simulation,
-        epsilon=row.epsilon,
-        descriptor=row.descriptor,
-    )
-
-
-def _chunks(values: Int) -> Iterator[bytes]:
-    content = np.ascontiguousarray(values, dtype="<i8").ravel().view(np.uint8).data
-    for start in range(0, len(content), CHUNK_BYTES):
-        yield zlib.compress(content[start : start + CHUNK_BYTES], level=1)
+def default_witness(url: str) -> Path:
+    """Where the witness of a SQLite file is, unless it is said: in the same folder."""
+    path = file_of(url)
+    if path is None:
+        raise ValueError("the witness of a ledger on a server must be named")
+    return path.with_name(WITNESS_FILE)

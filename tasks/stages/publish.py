@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from pgsr_core.attestation.provenance import LedgerHead
 from pgsr_core.budget import Account
 from tasks import failpoints, operator
 from tasks.boundary import stage
@@ -55,7 +56,10 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
                 formats = plan.configuration.publish.formats
                 build_bundle(connection, staging.bundle, facts, formats=formats)
             if key is not None:
-                sign_bundle(staging.bundle, facts, plan, key=key, ledger_head=None)
+                head = run.ledger.head()
+                run.ledger.remember_published(head)
+                signed_head = LedgerHead(head.sequence, head.hash)
+                sign_bundle(staging.bundle, facts, plan, key=key, ledger_head=signed_head)
             failpoints.reach("publish.staged")
             published = publish_bundle(staging.bundle, staging.destination)
     failpoints.reach("publish.renamed")

@@ -15,6 +15,7 @@ from pgsr_core.errors import PgsrError, Refused
 
 HOME_VARIABLE = "PGSR_HOME"
 LEDGER_VARIABLE = "PGSR_LEDGER_URL"
+WITNESS_FILE = "witness.json"
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_UMASK = 0o077
@@ -79,6 +80,11 @@ class Home:
         """Where the ledger is; SQLite in here unless the environment says otherwise."""
         named = os.environ.get(LEDGER_VARIABLE)
         return named or f"sqlite:///{self.root / 'ledger.sqlite'}"
+
+    @property
+    def witness(self) -> Path:
+        """What remembers the newest event of the ledger, outside of it."""
+        return self.root / WITNESS_FILE
 
     @property
     def prefect(self) -> Path:

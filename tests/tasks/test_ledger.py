@@ -21,8 +21,8 @@ import pytest
 
 from pgsr_core.budget import BudgetExceeded
 from pgsr_core.errors import PgsrError
-from tasks.ledger import ledger as ledger_module
-from tasks.ledger.database import LedgerUnavailable, ledger_exists, transaction
+from tasks.ledger import measurements as measurements_module
+from tasks.ledger.database import LedgerUnavailable, transaction
 from tasks.ledger.ledger import (
     LEASE_SECONDS,
     Ledger,
@@ -35,6 +35,7 @@ from tasks.ledger.ledger import (
     ReservedElsewhere,
 )
 from tasks.ledger.owner import Owner, this_process
+from tasks.ledger.versions import ledger_exists
 
 SIZES = range(1, 5)
 VALUES = np.array([[5, -3, 0, 2**62], [-(2**62), 1, 1, 1], [9, 8, 7, 6]], dtype=np.int64)
@@ -352,7 +353,7 @@ def test_looking_for_a_ledger_creates_nothing(url, tmp_path):
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (1000, 7), (1, 5000)])
 def test_values_come_back_exactly_over_many_chunks(ledger, url, monkeypatch, shape):
-    monkeypatch.setattr(ledger_module, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(measurements_module, "CHUNK_BYTES", 4096)
     values = np.random.default_rng(3).integers(-(2**63), 2**63 - 1, shape, endpoint=True)
     committed = measure(ledger, ask(), values=values)
     read = ledger.values(committed)
@@ -385,7 +386,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_table_is_refused_and_never_drawn_again(ledger, url, monkeypatch, damage):
-    monkeypatch.setattr(ledger_module, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(measurements_module, "CHUNK_BYTES", 64)
     values = np.arange(64, dtype=np.int64).reshape(8, 8)
     measure(ledger, ask(), values=values)
     with raw(url) as connection:
@@ -461,7 +462,7 @@ def test_a_crash_in_the_middle_of_a_commit_leaves_nothing_of_it(ledger, url, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(ledger_module, "_chunks", crash)
+        patched.setattr(measurements_module, "_chunks", crash)
         with pytest.raises(KeyboardInterrupt):
             commit(ledger, reservation)
     assert ledger.charges("residents") == ()

@@ -1,0 +1,1 @@
+"""Versions of the ledger's schema, for Alembic; `pgsr ledger migrate` runs them."""
