@@ -10,6 +10,7 @@ from flows.cli.audit import audit
 from flows.cli.demo import demo
 from flows.cli.inspect import budget, check, status
 from flows.cli.keys import keys
+from flows.cli.operate import doctor, purge
 from flows.cli.release import release, resume
 from flows.cli.screen import complain
 from flows.cli.synth import synth
@@ -33,6 +34,8 @@ app.command()(release)
 app.command()(resume)
 app.command()(status)
 app.command()(budget)
+app.command()(doctor)
+app.command()(purge)
 app.add_typer(keys)
 app.add_typer(audit)
 

@@ -115,3 +115,56 @@ def test_a_changed_table_of_the_safe_store_is_different(office: Office) -> None:
     assert "isotonic" in different.stdout
     store.unlink()
     assert office("audit", "replay", NAME).returncode == 2
+
+
+def test_a_release_made_under_umask_000_has_nothing_for_the_doctor(released: Office) -> None:
+    said = released.json("doctor")
+    assert said["ok"] is True
+    shown = released("doctor")
+    assert shown.returncode == 0
+    assert "Everything is in order" in shown.stdout
+
+
+def test_the_doctor_names_the_command_that_closes_an_open_file(office: Office) -> None:
+    store = office.home / "confidential" / NAME / "confidential.duckdb"
+    store.chmod(0o644)
+    shown = office("doctor", COLUMNS="400")
+    assert shown.returncode == 1
+    assert "problem" in shown.stdout
+    assert f"chmod 600 {store}" in shown.stdout
+    assert oct(store.stat().st_mode & 0o777) == "0o644"
+
+
+def test_after_a_purge_the_truth_is_gone_and_the_release_verifies_replays_and_reruns(
+    office: Office,
+) -> None:
+    confidential = office.home / "confidential" / NAME
+    (confidential / "operator.log").write_text("a row position")
+    unasked = office("purge", NAME)
+    assert unasked.returncode == 2
+    assert "--yes" in unasked.stderr
+    assert (confidential / "confidential.duckdb").is_file()
+    done = office.json("purge", NAME, "--yes")
+    assert {"confidential.duckdb", "operator.log"} <= set(done["deleted"])
+    assert not confidential.exists()
+    assert office.json("purge", NAME)["deleted"] == []  # nothing left to ask about
+    assert office("audit", "verify", office.bundle, "--key", "release.key.pub").returncode == 0
+    assert office.json("audit", "replay", NAME)["equal"] is True
+    assert office.json("doctor")["ok"] is True
+    again = office.json("release", "product.yaml")
+    assert again["spent"] == "1/2"
+    assert not (confidential / "confidential.duckdb").exists()
+
+
+def test_a_release_that_was_not_published_is_not_purged(office: Office) -> None:
+    edit(office.folder / "product.yaml", "release: synthetic-1", "release: synthetic-2")
+    stopped = office("release", "product.yaml", PGSR_FAILPOINT="noise.committed")
+    assert stopped.returncode != 0
+    refused = office("purge", "household-sizes/synthetic-2", "--yes")
+    assert refused.returncode == 1
+    assert "pgsr resume household-sizes/synthetic-2" in refused.stderr
+    examined = office("doctor", "--json")
+    assert examined.returncode == 1
+    remedies = {f["remedy"] for f in json.loads(examined.stdout)["findings"] if not f["ok"]}
+    assert "pgsr resume household-sizes/synthetic-2" in remedies
+    assert office("purge", "../../etc", "--yes").returncode == 2

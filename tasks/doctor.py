@@ -1,0 +1,397 @@
+"""The doctor: looks an installation over and says what to do; it changes nothing.
+
+Every check returns findings, good ones included, so that a report shows what was looked at.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import stat
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pgsr_core.errors import PgsrError
+from tasks.storage.zones import KEY_BYTES, Home
+
+if TYPE_CHECKING:
+    from tasks.configuration.plan import ReleasePlan
+    from tasks.ledger.ledger import Ledger, RunState
+
+LEAST_FREE_BYTES = 1 << 30
+SERVER_SECONDS = 5.0
+MOST_LISTED = 20
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# Drafts that an atomic write leaves if its process is killed: .NAME.draft-1a2b… or .NAME.1a2b…
+_DRAFT = re.compile(r"\..+\.(draft-[0-9a-f]{8}|[0-9a-f]{16})")
+_TRUE = {"1", "true", "yes", "on", "t", "y"}
+_FALSE = {"0", "false", "no", "off", "f", "n"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        area: permissions, keys, ledger, runs, prefect, leftovers or disk.
+        ok: whether it is as it should be.
+        says: what was found.
+        remedy: the command to run, or what to do, where it is not.
+    """
+
+    area: str
+    ok: bool
+    says: str
+    remedy: str = ""
+
+
+@dataclass
+class Patient:
+    """An installation, and what was learnt of it so far."""
+
+    home: Home
+    environment: Mapping[str, str]
+    free_bytes: Callable[[Path], int]
+    plans: dict[str, ReleasePlan] = field(default_factory=dict)
+    states: tuple[RunState, ...] = ()
+    has_measured: bool = False
+
+    @property
+    def is_working(self) -> bool:
+        """Whether some process may be in the middle of a run."""
+        return any(state.state == "running" and not _died(state) for state in self.states)
+
+
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+def examine(
+    home: Home,
+    *,
+    environment: Mapping[str, str] | None = None,
+    free_bytes: Callable[[Path], int] = _free_bytes,
+) -> tuple[Finding, ...]:
+    """Look an installation over; nothing is changed, created or repaired.
+
+    Args:
+        home: the installation.
+        environment: variables, this process's by default.
+        free_bytes: how much space is left where a path is.
+    """
+    if not home.root.is_dir():
+        says = f"there is no state folder {home.root}"
+        return (Finding("home", False, says, "name it with --home or in PGSR_HOME"),)
+    patient = Patient(home, os.environ if environment is None else environment, free_bytes)
+    checks = (_permissions, _plans, _ledger, _runs, _keys, _prefect, _leftovers, _disk)
+    return tuple(finding for check in checks for finding in check(patient))
+
+
+# --- permissions ------------------------------------------------------------------------------
+
+
+def _permissions(patient: Patient) -> Iterator[Finding]:
+    """Nobody but the owner may enter; Prefect's own files are behind its folder's door."""
+    root = patient.home.root
+    seen, loose = 0, []
+    for path in (root, *_inside(root, but=patient.home.prefect)):
+        seen += 1
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            says = f"{path} is a link; what it leads to is not protected by this folder"
+            yield Finding("permissions", False, says, f"ls -l {_quoted(path)}")
+        elif mode & _OTHERS:
+            loose.append((path, mode))
+    if len(loose) > MOST_LISTED:
+        says = f"{len(loose)} files and folders of {root} are open to others"
+        yield Finding("permissions", False, says, f"chmod -R go= {_quoted(root)}")
+        return
+    for path, mode in loose:
+        right = "700" if stat.S_ISDIR(mode) else "600"
+        says = f"{path} is {stat.S_IMODE(mode):04o}: open to others"
+        yield Finding("permissions", False, says, f"chmod {right} {_quoted(path)}")
+    if not loose:
+        yield Finding("permissions", True, f"{seen} files and folders are closed to others")
+
+
+def _inside(root: Path, *, but: Path) -> Iterator[Path]:
+    """Everything below a folder, links not followed; of one folder its name only."""
+    for folder, folders, files in os.walk(root):
+        yield from (Path(folder) / name for name in sorted([*folders, *files]))
+        folders[:] = [name for name in folders if Path(folder) / name != but]
+
+
+# --- runs, ledger -----------------------------------------------------------------------------
+
+
+def _plans(patient: Patient) -> Iterator[Finding]:
+    """Read every run's plan: it says where its key and its bundle are."""
+    from tasks.configuration.plan import ReleasePlan
+
+    runs = patient.home.root / "runs"
+    for path in sorted(runs.glob("*/*/plan.json")):
+        name = f"{path.parent.parent.name}/{path.parent.name}"
+        try:
+            patient.plans[name] = ReleasePlan.model_validate_json(path.read_bytes())
+        except (OSError, ValueError):
+            says = f"the plan of {name} cannot be read"
+            yield Finding("runs", False, says, "run pgsr release with its configuration again")
+
+
+def _ledger(patient: Patient) -> Iterator[Finding]:
+    """It opens, has every table, can be written, and no reservation was left behind."""
+    from tasks.ledger.ledger import Ledger
+
+    url = patient.home.ledger_url
+    path = _file_of(url)
+    if path is not None:
+        yield from _loose_ledger(path, patient.home)
+        unusable = _unusable(path)
+        if unusable is not None:
+            yield unusable
+            return
+    try:
+        ledger = Ledger.existing(url)
+        if ledger is None:
+            remedy = "restore it from a backup: without it budgets could be spent twice"
+            yield Finding("ledger", not patient.plans, "there is no ledger", remedy)
+            return
+        patient.states = ledger.run_states()
+        patient.has_measured = any(
+            ledger.measurement(plan.product, plan.release) for plan in patient.plans.values()
+        )
+        yield Finding("ledger", True, "the ledger opens and has every table")
+        yield from _reservations(ledger, patient)
+    except PgsrError as error:
+        yield _problem("ledger", error)
+
+
+def _file_of(url: str) -> Path | None:
+    """The file of a ledger that is one and is there; what else is wrong shows on opening."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return None
+    path = Path(parsed.database or "")
+    return path if parsed.get_backend_name() == "sqlite" and path.is_file() else None
+
+
+def _loose_ledger(path: Path, home: Home) -> Iterator[Finding]:
+    """One inside the home was looked at with everything else there."""
+    if not path.is_relative_to(home.root) and path.stat().st_mode & _OTHERS:
+        says = f"the ledger {path} is open to others"
+        yield Finding("permissions", False, says, f"chmod 600 {_quoted(path)}")
+
+
+def _unusable(path: Path) -> Finding | None:
+    """What is wrong with a file before anything could repair or create it."""
+    if not (os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
+        says = f"the ledger {path} or its folder cannot be written"
+        return Finding("ledger", False, says, f"chmod u+rw {_quoted(path)}")
+    missing = _missing_tables(path)
+    if missing:
+        says = f"the ledger {path} lacks {', '.join(missing)}"
+        return Finding("ledger", False, says, "restore it from a backup, or pgsr ledger migrate")
+    return None
+
+
+def _missing_tables(path: Path) -> list[str]:
+    from tasks.ledger.schema import metadata
+
+    # Immutable: SQLite then makes no file beside it. What is not in the main file yet is in the
+    # write-ahead log; with one of those, opening the ledger will tell.
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        return []
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            return sorted(set(metadata.tables) - {name for (name,) in rows})
+    except sqlite3.Error:
+        return ["everything: it is no SQLite database"]
+
+
+def _reservations(ledger: Ledger, patient: Patient) -> Iterator[Finding]:
+    held = [account for account in ledger.accounts() if account.reserved]
+    if held and not patient.is_working:
+        for account in held:
+            says = f"{account.reserved} of {account.population} is reserved by a run that is gone"
+            yield Finding(
+                "ledger", False, says, "pgsr status names the run; pgsr resume takes over"
+            )
+        return
+    yield Finding("ledger", True, "no reservation was left behind")
+
+
+def _runs(patient: Patient) -> Iterator[Finding]:
+    died = [state for state in patient.states if _died(state)]
+    for state in died:
+        name = f"{state.product}/{state.release}"
+        yield Finding("runs", False, f"{name} died in stage {state.stage}", f"pgsr resume {name}")
+    if not died:
+        yield Finding("runs", True, f"none of {len(patient.states)} runs died")
+
+
+def _died(state: RunState) -> bool:
+    from tasks.ledger.owner import Owner
+
+    owner = Owner.parse(state.owner)
+    return state.state == "running" and owner is not None and owner.is_surely_gone()
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+
+def _keys(patient: Patient) -> Iterator[Finding]:
+    """The secret of source digests, and every key that a configuration signs with."""
+    from tasks.keys import needs_passphrase
+
+    secret = patient.home.root / "confidential" / "source-digest.key"
+    if patient.has_measured and not secret.is_file():
+        says = f"{secret} is missing; measured releases cannot be recognised without it"
+        yield Finding("keys", False, says, "restore it from a backup")
+    elif secret.is_file():
+        yield _source_key(secret)
+    keys = {
+        Path(plan.folder) / plan.configuration.publish.signing_key
+        for plan in patient.plans.values()
+        if plan.configuration.publish.signing_key is not None
+    }
+    for key in sorted(keys):
+        try:
+            protected = "a passphrase" if needs_passphrase(key) else "its permissions alone"
+            yield Finding("keys", True, f"{key} can be read by its owner; {protected} guards it")
+        except PgsrError as error:
+            yield _problem("keys", error)
+
+
+def _source_key(path: Path) -> Finding:
+    try:
+        whole = path.stat().st_size == KEY_BYTES and os.access(path, os.R_OK)
+    except OSError:
+        whole = False
+    if whole:
+        return Finding("keys", True, f"{path.name} is whole and can be read")
+    says = f"{path} is damaged or cannot be read"
+    return Finding("keys", False, says, "restore it from a backup")
+
+
+# --- Prefect ----------------------------------------------------------------------------------
+
+
+def _prefect(patient: Patient) -> Iterator[Finding]:
+    """What is not set in the environment has our own default; see flows/prefect_settings."""
+    said = {name: value.strip().lower() for name, value in patient.environment.items()}
+    wanted = (
+        ("PREFECT_SERVER_ANALYTICS_ENABLED", _FALSE, "false", "Prefect reports to its makers"),
+        ("PREFECT_RESULTS_PERSIST_BY_DEFAULT", _FALSE, "false", "Prefect keeps results in clear"),
+        ("DO_NOT_TRACK", _TRUE, "1", "libraries may report to their makers"),
+    )
+    wrong = 0
+    for name, right, value, otherwise in wanted:
+        if said.get(name, value) not in right:
+            wrong += 1
+            yield Finding("prefect", False, f"{name}: {otherwise}", f"export {name}={value}")
+    if not wrong:
+        yield Finding("prefect", True, "analytics are off and results are not persisted")
+    yield from _prefect_home(patient)
+    server = patient.environment.get("PREFECT_API_URL", "").strip()
+    if server:
+        yield _server(server)
+
+
+def _prefect_home(patient: Patient) -> Iterator[Finding]:
+    folder = Path(patient.environment.get("PREFECT_HOME") or patient.home.prefect).expanduser()
+    if not folder.exists():
+        yield Finding("prefect", True, "Prefect has written nothing yet")
+    elif folder.stat().st_mode & _OTHERS:
+        says = f"Prefect's folder {folder} is open to others"
+        yield Finding("prefect", False, says, f"chmod 700 {_quoted(folder)}")
+    else:
+        yield Finding("prefect", True, f"Prefect's files are in {folder}, closed to others")
+
+
+def _server(address: str) -> Finding:
+    """Ask for a sign of life. The address is not repeated: it may hold a password."""
+    remedy = "start it (prefect server start), or unset PREFECT_API_URL"
+    if not address.startswith(("http://", "https://")):
+        return Finding("prefect", False, "PREFECT_API_URL is no web address", remedy)
+    try:
+        url = f"{address.rstrip('/')}/health"
+        with urllib.request.urlopen(url, timeout=SERVER_SECONDS):  # noqa: S310  (http, see above)
+            pass
+    except urllib.error.HTTPError:
+        pass  # it answers, and asks who we are
+    except (OSError, ValueError):
+        return Finding("prefect", False, "the configured Prefect server does not answer", remedy)
+    return Finding("prefect", True, "the configured Prefect server answers")
+
+
+# --- leftovers, disk --------------------------------------------------------------------------
+
+
+def _leftovers(patient: Patient) -> Iterator[Finding]:
+    """What processes that were killed did not live to remove."""
+    found = [path for path in _staging_folders(patient.plans.values()) if _is_abandoned(path)]
+    # A running process has drafts and spill of its own; which are whose cannot be told.
+    if not patient.is_working:
+        found += [
+            path
+            for path in _inside(patient.home.root, but=patient.home.prefect)
+            if _DRAFT.fullmatch(path.name) or (path.name == "spill" and path.is_dir())
+        ]
+    for path in found:
+        says = f"{path} was left behind by a process that is gone"
+        yield Finding("leftovers", False, says, f"rm -r {_quoted(path)}")
+    if not found:
+        yield Finding("leftovers", True, "no staging folder, draft or spill was left behind")
+
+
+def _staging_folders(plans: Iterable[ReleasePlan]) -> list[Path]:
+    folders = {plan.destination.parent for plan in plans}
+    return sorted(path for folder in folders for path in folder.glob(".staging-*"))
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether nobody holds the staging folder's lock, which lives as long as its process."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def _disk(patient: Patient) -> Iterator[Finding]:
+    places = {patient.home.root}
+    places |= {plan.destination.parent for plan in patient.plans.values()}
+    for place in sorted(path for path in places if path.is_dir()):
+        free = patient.free_bytes(place)
+        says = f"{free / 2**30:,.1f} GiB are free at {place}"
+        yield Finding("disk", free >= LEAST_FREE_BYTES, says, f"df -h {_quoted(place)}")
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _problem(area: str, error: PgsrError) -> Finding:
+    says, _, remedy = str(error).partition(" Remedy: ")
+    return Finding(area, False, says, remedy)
