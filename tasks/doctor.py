@@ -10,12 +10,10 @@ import os
 import re
 import shlex
 import shutil
-import sqlite3
 import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,19 +146,14 @@ def _plans(patient: Patient) -> Iterator[Finding]:
 
 
 def _ledger(patient: Patient) -> Iterator[Finding]:
-    """It opens, has every table, can be written, and no reservation was left behind."""
+    """It opens, is the one that was seen, can be written, and holds no abandoned reservation."""
+    from tasks.ledger.database import file_of
     from tasks.ledger.ledger import Ledger
 
-    url = patient.home.ledger_url
-    path = _file_of(url)
-    if path is not None:
-        yield from _loose_ledger(path, patient.home)
-        unusable = _unusable(path)
-        if unusable is not None:
-            yield unusable
-            return
+    home = patient.home
     try:
-        ledger = Ledger.existing(url)
+        yield from _ledger_file(file_of(home.ledger_url), home)
+        ledger = Ledger.existing(home.ledger_url, witness=home.witness)
         if ledger is None:
             remedy = "restore it from a backup: without it budgets could be spent twice"
             yield Finding("ledger", not patient.plans, "there is no ledger", remedy)
@@ -169,58 +162,23 @@ def _ledger(patient: Patient) -> Iterator[Finding]:
         patient.has_measured = any(
             ledger.measurement(plan.product, plan.release) for plan in patient.plans.values()
         )
-        yield Finding("ledger", True, "the ledger opens and has every table")
+        yield Finding("ledger", True, "the ledger opens, and its chain is the one that was seen")
         yield from _reservations(ledger, patient)
     except PgsrError as error:
         yield _problem("ledger", error)
 
 
-def _file_of(url: str) -> Path | None:
-    """The file of a ledger that is one and is there; what else is wrong shows on opening."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        return None
-    path = Path(parsed.database or "")
-    return path if parsed.get_backend_name() == "sqlite" and path.is_file() else None
-
-
-def _loose_ledger(path: Path, home: Home) -> Iterator[Finding]:
-    """One inside the home was looked at with everything else there."""
+def _ledger_file(path: Path | None, home: Home) -> Iterator[Finding]:
+    """A ledger that is a file: who may read it, and whether we may write it."""
+    if path is None or not path.is_file():
+        return
+    # One inside the home was looked at with everything else there.
     if not path.is_relative_to(home.root) and path.stat().st_mode & _OTHERS:
         says = f"the ledger {path} is open to others"
         yield Finding("permissions", False, says, f"chmod 600 {_quoted(path)}")
-
-
-def _unusable(path: Path) -> Finding | None:
-    """What is wrong with a file before anything could repair or create it."""
     if not (os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
         says = f"the ledger {path} or its folder cannot be written"
-        return Finding("ledger", False, says, f"chmod u+rw {_quoted(path)}")
-    missing = _missing_tables(path)
-    if missing:
-        says = f"the ledger {path} lacks {', '.join(missing)}"
-        return Finding("ledger", False, says, "restore it from a backup, or pgsr ledger migrate")
-    return None
-
-
-def _missing_tables(path: Path) -> list[str]:
-    from tasks.ledger.schema import metadata
-
-    # Immutable: SQLite then makes no file beside it. What is not in the main file yet is in the
-    # write-ahead log; with one of those, opening the ledger will tell.
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and log.stat().st_size:
-        return []
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            return sorted(set(metadata.tables) - {name for (name,) in rows})
-    except sqlite3.Error:
-        return ["everything: it is no SQLite database"]
+        yield Finding("ledger", False, says, f"chmod u+rw {_quoted(path)}")
 
 
 def _reservations(ledger: Ledger, patient: Patient) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ import shutil
 import socket
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from fractions import Fraction
@@ -22,43 +21,31 @@ from tasks.doctor import LEAST_FREE_BYTES, Finding, examine
 from tasks.keys import create_key
 from tasks.ledger.ledger import Ledger, MeasurementRequest
 from tasks.ledger.owner import Owner
-from tasks.run import RunRef
 from tasks.stages.prepare import prepare
 from tasks.storage.zones import Home
+from tests.flows.commandline import edit
 
 PLENTY = 10 * LEAST_FREE_BYTES
 
 
-@pytest.fixture(scope="module")
-def prepared(virginia_population: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRef:
-    """A release that was decided under a umask that closes nothing."""
-    folder = Path(
-        shutil.copytree(virginia_population, tmp_path_factory.mktemp("doctor") / "office")
-    )
+@pytest.fixture
+def home(virginia_population: Path, tmp_path: Path) -> Home:
+    """An installation with a release that was decided under a umask that closes nothing."""
+    folder = Path(shutil.copytree(virginia_population, tmp_path / "office"))
     configuration = folder / "product.yaml"
     create_key(folder / "release.key")
-    text = configuration.read_text()
-    configuration.write_text(
-        text.replace("  to: public\n", "  to: public\n  signing_key: release.key\n")
-    )
+    edit(configuration, "  to: public\n", "  to: public\n  signing_key: release.key\n")
     before = os.umask(0)
     try:
-        ref = prepare(configuration, slot=date(2026, 1, 1))
-        Home(Path(ref.home)).source_key()
+        home = Home(Path(prepare(configuration, slot=date(2026, 1, 1)).home))
+        home.source_key()
     finally:
         os.umask(before)
-    return ref
+    return home
 
 
-@pytest.fixture
-def home(prepared: RunRef, tmp_path: Path) -> Iterator[Home]:
-    """The installation, put back as it was after each test."""
-    kept = tmp_path / "kept"
-    office = Path(prepared.home).parent
-    shutil.copytree(office, kept)
-    yield Home(Path(prepared.home))
-    shutil.rmtree(office)
-    shutil.copytree(kept, office)
+def opened(home: Home) -> Ledger:
+    return Ledger(home.ledger_url, witness=home.witness)
 
 
 def problems(home: Home, **environment: str) -> list[Finding]:
@@ -151,7 +138,7 @@ def test_a_measured_release_without_the_source_key_is_a_problem(home: Home) -> N
     assert problems(home) == []  # nothing was measured yet; the next run makes one
     import numpy as np
 
-    ledger = Ledger(home.ledger_url)
+    ledger = opened(home)
     reservation = ledger.reserve(request_for("household-sizes", "synthetic-1"))
     ledger.commit(
         reservation,
@@ -187,11 +174,19 @@ def test_a_ledger_that_is_missing_foreign_or_no_database_is_found_and_not_repair
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE other (x)")
     path.chmod(0o600)
-    before = path.read_bytes()
-    assert "measurements" in the_problem(home).says
-    assert path.read_bytes() == before
+    assert the_problem(home).says == "there is no ledger"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("other",)]
     path.write_bytes(b"not a database " * 100)
-    assert "no SQLite database" in the_problem(home).says
+    assert the_problem(home).area == "ledger"
+
+
+def test_a_ledger_that_was_rolled_back_is_found(home: Home) -> None:
+    ledger = home.root / "ledger.sqlite"
+    old = ledger.read_bytes()
+    opened(home).record("published", "household-sizes", "synthetic-1")
+    ledger.write_bytes(old)
+    assert "rolled back" in the_problem(home).says
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -208,16 +203,16 @@ def gone() -> str:
 def test_a_run_that_died_is_named_with_the_command_that_goes_on(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(home.ledger_url)
+    ledger = opened(home)
     ledger.set_state("household-sizes", "synthetic-1", state="running", stage="noise")
     assert problems(home) == []  # this process lives
-    monkeypatch.setattr("tasks.ledger.ledger.this_process", gone)
+    monkeypatch.setattr("tasks.ledger.runs.this_process", gone)
     ledger.set_state("household-sizes", "synthetic-1", state="running", stage="noise")
     assert the_problem(home).remedy == "pgsr resume household-sizes/synthetic-1"
 
 
 def test_a_reservation_that_nobody_works_on_is_found(home: Home) -> None:
-    ledger = Ledger(home.ledger_url)
+    ledger = opened(home)
     ledger.reserve(request_for("household-sizes", "synthetic-1"))
     problem = the_problem(home)
     assert problem.area == "ledger"
@@ -238,7 +233,7 @@ def test_what_killed_processes_left_behind_is_found_and_what_is_in_use_is_not(ho
     found = {problem.remedy for problem in problems(home)}
     assert found == {f"rm -r {path}" for path in (spill, draft, staging)}
     fcntl.flock(lock, fcntl.LOCK_EX)
-    Ledger(home.ledger_url).set_state("household-sizes", "x", state="running", stage="noise")
+    opened(home).set_state("household-sizes", "x", state="running", stage="noise")
     assert problems(home) == []
     os.close(lock)
     assert the_problem(home).remedy == f"rm -r {staging}"
