@@ -10,6 +10,7 @@ from flows.cli.audit import audit
 from flows.cli.demo import demo
 from flows.cli.inspect import budget, check, status
 from flows.cli.keys import keys
+from flows.cli.ledger import ledger
 from flows.cli.operate import doctor, purge
 from flows.cli.release import release, resume
 from flows.cli.screen import complain
@@ -37,6 +38,7 @@ app.command()(budget)
 app.command()(doctor)
 app.command()(purge)
 app.add_typer(keys)
+app.add_typer(ledger)
 app.add_typer(audit)
 
 
