@@ -73,21 +73,22 @@ class History:
         Raises:
             LedgerEdited, LedgerForked, LedgerRolledBack: it is not the ledger that was seen.
         """
-        # Read before the snapshot: what the witness saw was committed, so the snapshot has it.
-        witnessed = self._witness.read()
-        with snapshot(self._engine) as connection:
-            head = self._caught_up(connection, read_head(connection))
-            if witnessed is not None:
-                require_witnessed(connection, head, witnessed)
+        self.head()
 
     def head(self) -> Head:
         """The last event, verified."""
+        # Read before the snapshot: what the witness saw was committed, so the snapshot has it.
+        witnessed = self._witness.read()
         with snapshot(self._engine) as connection:
-            return self._caught_up(connection, read_head(connection))
+            return self._verified_head(connection, read_head(connection), witnessed)
 
     def lock(self, connection: Connection) -> Head:
-        """Keep others from writing, and verify what they wrote since."""
-        return self._caught_up(connection, read_head(connection, lock=True))
+        """Keep others from writing, and verify what they wrote since.
+
+        The witness is asked each time: an event on top of another history would move it there.
+        """
+        head = read_head(connection, lock=True)
+        return self._verified_head(connection, head, self._witness.read())
 
     def advance(self, head: Head) -> None:
         """After a commit: remember the new head, here and in the witness."""
@@ -98,12 +99,22 @@ class History:
         """Before a bundle that carries a head appears: let the witness remember it."""
         self._witness.move(head=head, published=head)
 
-    def _caught_up(self, connection: Connection, head: Head | None) -> Head:
+    def _verified_head(
+        self, connection: Connection, head: Head | None, witnessed: Witnessed | None
+    ) -> Head:
         if head is None:
             raise LedgerEdited(["the row of the chain's head is missing"])
+        self._verify_tail(connection, head)
+        if witnessed is not None:
+            require_witnessed(connection, head, witnessed)
+        self._remember(head)
+        return head
+
+    def _verify_tail(self, connection: Connection, head: Head) -> None:
+        """Verify the events that this process has not verified yet."""
         seen = _verified.get(self._url)
         if head == seen:
-            return head
+            return
         start = seen or GENESIS
         if head.sequence < start.sequence:
             raise LedgerRolledBack(found=head.sequence, seen=start.sequence)
@@ -114,8 +125,6 @@ class History:
             raise LedgerEdited([f"event {report.head.sequence} is not in the chain's head"])
         if seen is None and (wrong := contradictions(connection, events)):
             raise LedgerEdited(wrong)
-        self._remember(head)
-        return head
 
     def _remember(self, head: Head) -> None:
         known = _verified.get(self._url, GENESIS)
@@ -133,7 +142,7 @@ def require_witnessed(connection: Connection, head: Head, witnessed: Witnessed) 
     for seen, published in ((witnessed.published, True), (witnessed.head, False)):
         if seen.sequence > head.sequence:
             raise LedgerRolledBack(found=head.sequence, seen=seen.sequence, published=published)
-        if seen != GENESIS and hash_at(connection, seen.sequence) != seen.hash:
+        if seen not in {GENESIS, head} and hash_at(connection, seen.sequence) != seen.hash:
             raise LedgerForked(seen.sequence)
 
 
