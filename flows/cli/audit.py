@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pgsr_core.attestation.keys import PublicKey
+    from pgsr_core.chain import Event
     from pgsr_core.replay import Replay
     from pgsr_core.verification import Item, Verification
+    from tasks.storage.zones import Home
+    from tasks.timeline import Filter, Log
 
 audit = typer.Typer(
     name="audit",
@@ -142,3 +146,127 @@ def _replayed(folder: Path, name: str, home: Path | None) -> Replay:
             "bundle's folder, or a name that pgsr status shows."
         ) from None
     return replay_run(RunRef(str(home_at(home).root), product, number))
+
+
+Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day, in UTC.")]
+
+
+@audit.command()
+def log(
+    release: Annotated[
+        str | None,
+        typer.Argument(metavar="[PRODUCT/RELEASE]", help="One release; all by default."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Events of this kind only; may be repeated.")
+    ] = None,
+    product: Annotated[str | None, typer.Option(help="Events of this product only.")] = None,
+    since: Day = None,
+    until: Day = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify the whole chain and its witness as well.")
+    ] = False,
+    open_lineage: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write OpenLineage events there, one JSON a line."),
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what and when, what was spent and which checks passed.
+
+    Example: pgsr audit log household-sizes/2026-Q3 --verify
+    """
+    from flows.cli.screen import err, say_json
+    from tasks.storage.zones import split_run_name
+    from tasks.timeline import Filter
+
+    name = split_run_name(release) if release is not None else (product, None)
+    wanted = Filter(
+        kinds=tuple(kind or ()),
+        product=name[0],
+        release=name[1],
+        since=since.date() if since else None,
+        until=until.date() if until else None,
+    )
+    found = _log_of(home_at(home), verify=verify)
+    shown = [event for event in found.events if wanted.takes(event)]
+    if open_lineage is not None:
+        _write_open_lineage(open_lineage, found.events, wanted)
+    if as_json:
+        verdict = {"intact": not found.problems, "problems": found.problems} if verify else {}
+        say_json({"events": [vars(event) for event in shown], "head": vars(found.head), **verdict})
+    else:
+        _show_events(shown)
+    if verify and not as_json:
+        for problem in found.problems:
+            err.print(f"[bold red]✗[/] {problem}", soft_wrap=True)
+        _show_verdict(found)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _log_of(home: Home, *, verify: bool) -> Log:
+    """The log; one that is not to be verified comes from a ledger that opens without complaint."""
+    from flows.cli.screen import err
+    from pgsr_core.chain import GENESIS
+    from tasks.ledger.ledger import Ledger
+    from tasks.timeline import Log, read_log
+
+    found: Log | None
+    if verify:
+        found = read_log(home)
+    else:
+        ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+        found = Log(ledger.timeline(), ledger.head(), ()) if ledger is not None else None
+    if found is None:
+        err.print(f"No release was started in {home.root}; --home or PGSR_HOME names another.")
+        return Log((), GENESIS, ("there is no ledger",) if verify else ())
+    return found
+
+
+def _show_events(events: Sequence[Event]) -> None:
+    from rich.markup import escape
+
+    from flows.cli.screen import out, table
+    from tasks.timeline import checks, describe, spent
+
+    numbers = ("#", "spent")
+    columns = ("#", "when", "who", "what", "release", "spent", "checks", "facts")
+    grid = table("Events", *columns, numbers=numbers)
+    for event in events:
+        about = "/".join(part for part in (event.product, event.release) if part)
+        cells = (event.at, event.actor, event.kind, about, spent(event), checks(event))
+        grid.add_row(str(event.sequence), *map(escape, (*cells, describe(event))))
+    out.print(grid)
+
+
+def _show_verdict(found: Log) -> None:
+    from flows.cli.screen import out
+
+    if found.problems:
+        out.print(f"[bold red]BROKEN:[/] {len(found.problems)} problems; see above.")
+    else:
+        out.print(
+            f"[green]Intact:[/] {len(found.events)} events, chained and witnessed; the head is "
+            f"{found.head.sequence} {found.head.hash}",
+            soft_wrap=True,
+        )
+
+
+def _write_open_lineage(path: Path, events: Sequence[Event], wanted: Filter) -> None:
+    """Releases are exported whole: a run needs its start, whatever is shown on the screen."""
+    import json
+
+    from pgsr_core.errors import PgsrError
+    from tasks.timeline import Filter, open_lineage
+
+    whole = Filter(product=wanted.product, release=wanted.release)
+    lines = [json.dumps(run) for run in open_lineage([e for e in events if whole.takes(e)])]
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise PgsrError(
+            f"{path} cannot be written ({error.strerror}). Remedy: name a file in a folder that "
+            "is there and writable."
+        ) from None

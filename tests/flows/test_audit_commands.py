@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,38 @@ def test_a_release_that_was_not_published_is_not_purged(office: Office) -> None:
     remedies = {f["remedy"] for f in json.loads(examined.stdout)["findings"] if not f["ok"]}
     assert "pgsr resume household-sizes/synthetic-2" in remedies
     assert office("purge", "../../etc", "--yes").returncode == 2
+
+
+def test_the_log_tells_who_did_what_when_what_was_spent_and_which_checks_passed(
+    released: Office, tmp_path: Path
+) -> None:
+    lineage = tmp_path / "lineage.jsonl"
+    said = released.json("audit", "log", NAME, "--verify", "--open-lineage", lineage)
+    assert said["intact"] is True
+    kinds = [event["kind"] for event in said["events"]]
+    assert kinds.index("measured") < kinds.index("computed") < kinds.index("published")
+    assert {event["actor"] for event in said["events"]} != {""}
+    [measured] = [event for event in said["events"] if event["kind"] == "measured"]
+    assert measured["facts"]["epsilon"] == "1/2"
+    jobs = {json.loads(line)["job"]["name"] for line in lineage.read_text().splitlines()}
+    stages = ("noise", "isotonic", "cpwl", "validate", "publish")
+    assert jobs == {f"household-sizes.{stage}" for stage in stages}
+    shown = released("audit", "log", "--kind", "measured", "--kind", "validated")
+    assert shown.returncode == 0
+    assert "1/2" in shown.stdout
+    assert "passed" in shown.stdout
+    assert "published" not in shown.stdout
+    assert released.json("audit", "log", "--until", "2001-01-01")["events"] == []
+    assert released.json("audit", "log", "--product", "taxis")["events"] == []
+
+
+def test_a_log_that_was_edited_is_told_by_verify_and_refused_elsewhere(office: Office) -> None:
+    with closing(sqlite3.connect(office.home / "ledger.sqlite")) as connection:
+        connection.execute("UPDATE events SET actor = 'nobody' WHERE kind = 'measured'")
+        connection.commit()
+    broken = office("audit", "log", "--verify")
+    assert broken.returncode == 1
+    assert "edited" in broken.stderr
+    assert "nobody" in broken.stdout
+    assert office("audit", "log").returncode == 1
+    assert office("doctor").returncode == 1
