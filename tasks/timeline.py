@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +100,14 @@ def _breaks(item: Finding) -> bool:
     return not item.passed and item.name in {"chain", "witness", "books", "database"}
 
 
+def moment(event: Event) -> str:
+    """When, to the second; as it stands where it is no time."""
+    try:
+        return datetime.fromisoformat(event.at).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except ValueError:
+        return event.at
+
+
 def describe(event: Event) -> str:
     """Say in a line what an event is about, besides spending and checks."""
     said = {
@@ -138,7 +146,7 @@ def _shown(value: Any) -> str:
 
 def _day(at: str) -> date | None:
     try:
-        return datetime.fromisoformat(at).date()
+        return datetime.fromisoformat(at).astimezone(UTC).date()
     except ValueError:
         return None
 

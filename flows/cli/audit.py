@@ -200,7 +200,7 @@ def log(
         _show_events(shown)
     if verify and not as_json:
         for problem in found.problems:
-            err.print(f"[bold red]✗[/] {problem}", soft_wrap=True)
+            err.print(f"[bold red]✗[/] {_harmless(problem)}", soft_wrap=True)
         _show_verdict(found)
     if found.problems:
         raise typer.Exit(1)
@@ -226,19 +226,24 @@ def _log_of(home: Home, *, verify: bool) -> Log:
 
 
 def _show_events(events: Sequence[Event]) -> None:
-    from rich.markup import escape
-
     from flows.cli.screen import out, table
-    from tasks.timeline import checks, describe, spent
+    from tasks.timeline import checks, describe, moment, spent
 
     numbers = ("#", "spent")
     columns = ("#", "when", "who", "what", "release", "spent", "checks", "facts")
     grid = table("Events", *columns, numbers=numbers)
     for event in events:
         about = "/".join(part for part in (event.product, event.release) if part)
-        cells = (event.at, event.actor, event.kind, about, spent(event), checks(event))
-        grid.add_row(str(event.sequence), *map(escape, (*cells, describe(event))))
+        cells = (moment(event), event.actor, event.kind, about, spent(event), checks(event))
+        grid.add_row(str(event.sequence), *map(_harmless, (*cells, describe(event))))
     out.print(grid)
+
+
+def _harmless(text: str) -> str:
+    """What somebody may have written into the ledger must not move a terminal's cursor."""
+    from rich.markup import escape
+
+    return escape("".join(sign if sign.isprintable() else "?" for sign in text))
 
 
 def _show_verdict(found: Log) -> None:
