@@ -137,7 +137,7 @@ def _errors_told() -> Iterator[None]:
 def _parsed(url: str) -> URL:
     try:
         return make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the second for a port that is no number
         raise _not_supported("what PGSR_LEDGER_URL names is no address of a database") from None
 
 

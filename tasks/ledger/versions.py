@@ -117,16 +117,23 @@ def _create(connection: Connection) -> str:
 
 
 def _upgrade(engine: Engine) -> None:
+    with transaction(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+        run_migrations(
+            connection, unnumbered=not inspect(connection).has_table(schema_version.name)
+        )
+
+
+def run_migrations(connection: Connection, *, unnumbered: bool) -> None:
+    """Run the migrations that are missing; an unnumbered ledger is one of version 0.1."""
     # Alembic takes a quarter of a second to import, and almost nobody migrates.
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with transaction(engine) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
-        config.attributes["connection"] = connection
-        if not inspect(connection).has_table(schema_version.name):
-            command.stamp(config, FIRST)
-        command.upgrade(config, "head")
+    config.attributes["connection"] = connection
+    if unnumbered:
+        command.stamp(config, FIRST)
+    command.upgrade(config, "head")

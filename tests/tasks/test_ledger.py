@@ -626,6 +626,7 @@ def unusable(folder):
         "postgresql://localhost/ledger",
         "mysql://user:secret@localhost/ledger",
         "sqlite+aiosqlite:////tmp/x.sqlite",
+        "postgresql+psycopg://localhost:port/ledger",
         "nonsense",
         "",
         "sqlite://",
@@ -641,7 +642,7 @@ def unusable(folder):
     ]
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(16))
 def test_a_ledger_that_cannot_be_used_is_unavailable_and_not_a_traceback(
     tmp_path, monkeypatch, number
 ):
@@ -652,7 +653,7 @@ def test_a_ledger_that_cannot_be_used_is_unavailable_and_not_a_traceback(
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_looking_for_a_ledger_that_cannot_be_used_says_the_same(tmp_path, number):
     with pytest.raises(LedgerUnavailable):
         ledger_exists(unusable(tmp_path)[number])

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 
 from pgsr_core.chain import verify_chain
 from tasks.ledger import versions
-from tasks.ledger.database import snapshot
+from tasks.ledger.database import connect, snapshot, transaction
 from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import Ledger, Measurement
 from tasks.ledger.schema import SCHEMA_VERSION, metadata
@@ -24,6 +24,7 @@ from tasks.ledger.versions import (
     LedgerNeedsMigration,
     ledger_exists,
     migrate,
+    run_migrations,
 )
 from tests.tasks.ledger_requests import PRODUCT, raw, reopened
 
@@ -93,6 +94,15 @@ def test_a_migrated_ledger_and_a_new_one_have_the_same_schema(old: str, tmp_path
         with snapshot(ledger._engine) as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             assert compare_metadata(context, metadata) == []
+
+
+def test_the_migrations_alone_make_the_schema(url: str) -> None:
+    engine = connect(url)
+    with transaction(engine) as connection:
+        run_migrations(connection, unnumbered=False)
+    with snapshot(Ledger(url)._engine) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
 
 
 def test_the_schema_is_that_of_the_newest_migration() -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
 from pgsr_core.budget import BudgetExceeded
 from pgsr_core.chain import GENESIS, verify_chain
-from tasks.ledger.database import LedgerUnavailable, connect, transaction
+from tasks.ledger.database import LedgerUnavailable, connect, snapshot, transaction
 from tasks.ledger.history import LedgerEdited, LedgerRolledBack
 from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import (
@@ -27,7 +29,8 @@ from tasks.ledger.ledger import (
     ReservationLost,
     ReservedElsewhere,
 )
-from tasks.ledger.versions import ledger_exists
+from tasks.ledger.schema import metadata
+from tasks.ledger.versions import ledger_exists, run_migrations
 from tasks.ledger.witness import Witness, Witnessed
 from tests.tasks.ledger_requests import PRODUCT, VALUES, ask, commit, measure, reopened
 
@@ -148,6 +151,17 @@ def test_a_rolled_back_ledger_is_refused(ledger: Ledger, url: str, witness: Path
     sql(url, "UPDATE head SET sequence = 3, hash = (SELECT hash FROM events WHERE sequence = 3)")
     with pytest.raises(LedgerRolledBack):
         reopened(url, witness=witness)
+
+
+def test_the_migrations_alone_make_the_schema(url: str, witness: Path) -> None:
+    with transaction(connect(url)) as connection:
+        run_migrations(connection, unnumbered=False)
+    ledger = Ledger(url, witness=witness)
+    measure(ledger, ask())
+    assert [event.kind for event in ledger.timeline()][:2] == ["migrated", "population"]
+    with snapshot(ledger._engine) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
 
 
 RACERS, ROUNDS = 4, 4

@@ -35,10 +35,9 @@ def upgrade() -> None:
         sa.Column("simulation", sa.Boolean),
         sa.UniqueConstraint("product", "release", name="one_measurement_per_release"),
     )
-    key = sa.ForeignKey("measurements.key")
     op.create_table(
         "measurement_chunks",
-        sa.Column("key", sa.String(64), key, primary_key=True),
+        sa.Column("key", sa.String(64), sa.ForeignKey("measurements.key"), primary_key=True),
         sa.Column("number", sa.Integer, primary_key=True),
         sa.Column("data", sa.LargeBinary, nullable=False),
     )
