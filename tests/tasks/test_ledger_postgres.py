@@ -168,9 +168,18 @@ RACERS, ROUNDS = 4, 4
 
 
 def race(url: str, witness: str, barrier, results) -> None:
+    """Race, and tell the test at once if this process fails."""
+    try:
+        race_rounds(url, witness, barrier, results)
+    except BaseException as error:
+        results.put(repr(error))
+        raise
+
+
+def race_rounds(url: str, witness: str, barrier, results) -> None:
     """Draw every round's release with the others; say whose draw was taken."""
     for number in range(ROUNDS):
-        barrier.wait(timeout=120)
+        barrier.wait(timeout=60)
         # Opened anew each round: in the first one all of them make the tables.
         ledger = Ledger(url, witness=Path(witness))
         drew = False
@@ -198,8 +207,12 @@ def test_of_many_processes_that_start_one_release_exactly_one_draws(
     for racer in racers:
         racer.start()
     try:
-        outcomes = [results.get(timeout=150) for _ in range(RACERS * ROUNDS)]
+        outcomes = []
+        for _ in range(RACERS * ROUNDS):
+            outcomes.append(results.get(timeout=90))
+            assert not isinstance(outcomes[-1], str), outcomes[-1]
     finally:
+        barrier.abort()  # nobody waits any more
         for racer in racers:
             racer.join(timeout=20)
             if racer.is_alive():
