@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pgsr_core.noise.protocol import Int, Progress, float_at_least
+from pgsr_core.noise.protocol import Int, Progress
+from pgsr_core.scales import float_at_least
 
 CELLS_A_CALL = 50_000
 

@@ -1,8 +1,7 @@
-"""What a noise sampler looks like, and the exact arithmetic of scales."""
+"""What a noise sampler looks like."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
@@ -32,18 +31,3 @@ class Sampler(Protocol):
     def add_noise(self, values: Int, *, scale: Fraction, progress: Progress | None = None) -> Int:
         """Return values plus noise of at least the scale; progress gets the cells done."""
         ...
-
-
-def float_at_least(value: Fraction) -> float:
-    """Return the smallest float that is not below an exact positive number.
-
-    Rounding a scale down would spend more than was charged.
-    """
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def expected_absolute_noise(scale: Fraction) -> float:
-    """E|X| of double-geometric noise: 2a / (1 − a²) with a = exp(−1/scale)."""
-    decay = float(1 / scale)
-    return 2 * math.exp(-decay) / -math.expm1(-2 * decay)

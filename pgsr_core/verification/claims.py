@@ -10,7 +10,7 @@ from typing import Any
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, Provenance
 from pgsr_core.budget import show
 from pgsr_core.mechanisms import MECHANISMS
-from pgsr_core.noise.protocol import expected_absolute_noise
+from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from pgsr_core.verification.documents import ChecksDocument, PackageDocument, PrivacyStatement
 from pgsr_core.verification.files import (

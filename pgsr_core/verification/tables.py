@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.noise.protocol import float_at_least
+from pgsr_core.scales import float_at_least
 
 Int = NDArray[np.int64]
 MOST_CELLS = 1 << 29

@@ -26,8 +26,8 @@ from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
-from pgsr_core.noise.protocol import expected_absolute_noise
 from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
 from tasks.configuration.model import Configuration, Section, render_release

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.hierarchy import SHOWN_ROWS
-from pgsr_core.noise.protocol import float_at_least
 from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.scales import float_at_least
 from tasks.publication.errors import FormulaLikeName, InconsistentFacts
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
 

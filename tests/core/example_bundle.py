@@ -25,8 +25,8 @@ from pgsr_core.attestation.provenance import (
 )
 from pgsr_core.canonical import table_digest
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.noise.protocol import expected_absolute_noise
 from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import Neighbours, l1_sensitivity
 from tasks.publication.documents import checks_document
 from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pgsr_core.noise.opendp import CELLS_A_CALL, OpenDPSampler
-from pgsr_core.noise.protocol import expected_absolute_noise, float_at_least
 from pgsr_core.noise.seeded import SeededSampler
+from pgsr_core.scales import expected_absolute_noise, float_at_least
 
 DRAWS = 40_000
 SCALES = [Fraction(1, 2), Fraction(2), Fraction(6), Fraction(40, 3)]

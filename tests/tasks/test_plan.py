@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from pgsr_core.mechanisms import MECHANISMS
-from pgsr_core.noise.protocol import expected_absolute_noise
+from pgsr_core.scales import expected_absolute_noise
 from tasks.configuration import model, plan
 from tasks.configuration.loading import ConfigurationError, load_configuration
 from tasks.configuration.plan import ReleasePlan, make_plan
