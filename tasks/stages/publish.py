@@ -13,6 +13,7 @@ from pgsr_core.budget import Account
 from tasks import failpoints, operator
 from tasks.boundary import stage
 from tasks.publication.bundle import build_bundle
+from tasks.publication.errors import GateNotPassed
 from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
 from tasks.publication.place import (
     confirm_published,
@@ -42,6 +43,9 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
     destination = plan.destination
     digests = _digests(run, table)
     key = signing_key(plan)
+    validated = {"digest": table.digest, "passed": True}
+    if not run.ledger.has_event("validated", ref.product, ref.release, **validated):
+        raise GateNotPassed(())
     if is_published(destination) and recorded_digests(destination) == digests:
         published = confirm_published(destination)
     else:
@@ -63,9 +67,10 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
             failpoints.reach("publish.staged")
             published = publish_bundle(staging.bundle, staging.destination)
     failpoints.reach("publish.renamed")
-    run.ledger.record(
-        "published", ref.product, ref.release, digests=digests, files=dict(published.checksums)
-    )
+    if not run.ledger.has_event("published", ref.product, ref.release, digests=digests):
+        run.ledger.record(
+            "published", ref.product, ref.release, digests=digests, files=dict(published.checksums)
+        )
     ref.note(state="published", stage=STAGE)
     operator.terminal().stage_finished(STAGE, f"{len(published.checksums)} files")
     return str(published.folder)

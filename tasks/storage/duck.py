@@ -8,12 +8,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgsr_core.errors import Unavailable
 from tasks.storage.zones import PRIVATE_FILE, PRIVATE_UMASK, make_private_folder
 
 if TYPE_CHECKING:
     import duckdb
 
 DEFAULT_MEMORY_LIMIT = "4GB"
+
+
+class StoreUnavailable(Unavailable):
+    """A store cannot be opened: another run of the release has it, or its disk does not answer."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} of this release cannot be opened; another run of it is probably under way. "
+            "Remedy: follow it with pgsr status, and try again when it has ended."
+        )
 
 
 @contextmanager
@@ -36,17 +47,13 @@ def connect(
             hold (the database's own folder if not given; in memory nothing spills).
         memory_limit: as DuckDB spells it, such as 4GB.
         threads: how many; None leaves it to DuckDB.
-    """
-    import duckdb
 
+    Raises:
+        StoreUnavailable: another process has it open.
+    """
     if database is not None and not read_only:
         make_private_folder(database.parent)
-    with (
-        _private_umask(),
-        closing(
-            duckdb.connect(":memory:" if database is None else str(database), read_only=read_only)
-        ) as connection,
-    ):
+    with _private_umask(), closing(_open(database, read_only=read_only)) as connection:
         if database is not None and not read_only:
             database.chmod(PRIVATE_FILE)  # one that came back from a backup may be open to others
         _harden(
@@ -57,6 +64,18 @@ def connect(
             threads=threads,
         )
         yield connection
+
+
+def _open(database: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    if database is None:
+        return duckdb.connect(":memory:")
+    try:
+        return duckdb.connect(str(database), read_only=read_only)
+    except duckdb.IOException:
+        # DuckDB's message names the file and the process that holds it.
+        raise StoreUnavailable(database.name) from None
 
 
 @contextmanager

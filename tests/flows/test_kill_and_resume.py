@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tasks.failpoints import VARIABLE
 from tasks.ledger.ledger import Ledger, Measurement
+from tasks.publication.errors import GateNotPassed
 from tests.flows.commandline import Pgsr
 
 NAME = "household-sizes/synthetic-1"
@@ -97,3 +100,31 @@ def test_resume_needs_neither_source_nor_truth_once_measured(pgsr: Pgsr, virgini
         part.unlink()
     (virginia / ".pgsr" / "confidential" / NAME / "confidential.duckdb").unlink()
     assert pgsr.json("resume", NAME, cwd=virginia)["spent"] == "1/2"
+
+
+def test_two_starts_of_one_release_at_once_charge_once_and_publish_once(
+    pgsr: Pgsr, virginia: Path
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(pgsr, "release", "product.yaml", cwd=virginia) for _ in range(2)]
+        ended = [run.result() for run in runs]
+    # One may be told to try again; neither may fail in a way that nobody foresaw.
+    assert {run.returncode for run in ended} <= {0, 3}, [run.stderr for run in ended]
+    assert not any("operator's log" in run.stderr for run in ended), [r.stderr for r in ended]
+    assert pgsr.json("release", "product.yaml", cwd=virginia)["spent"] == "1/2"
+    [account] = pgsr.json("budget", cwd=virginia)
+    assert len(account["charges"]) == 1
+
+
+def test_a_table_that_no_gate_judged_is_not_published(
+    virginia: Path, release_in_process: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import release as flow_module
+
+    passed = [
+        {"name": "all", "suite": "all", "statement": "All.", "passed": True, "expectations": 1}
+    ]
+    monkeypatch.setattr(flow_module, "validate", lambda *_: passed)
+    with pytest.raises(GateNotPassed):
+        release_in_process(virginia / "product.yaml")
+    assert not (virginia / "public" / NAME).exists()
