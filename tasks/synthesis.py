@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -285,14 +286,15 @@ def _scatter(population: Population) -> Scatter:
     return Scatter.drawn(population.people, generator=generator)
 
 
-class _Tables:
+class _Tables(ABC):
     """Turns rows (unit, leaf) into an Arrow table; the parts come in order."""
 
     def __init__(self, regions: RegionTable) -> None:
         self._leaf_ids = pa.array(regions.leaf_ids, pa.string())
 
+    @abstractmethod
     def table(self, part: int, first: int, units: Int, leaves: Int) -> Any:
-        raise NotImplementedError
+        """The rows of one part."""
 
     def _region_column(self, leaves: Int) -> Any:
         # A part holds a range of leaves, so that its dictionary is a slice of all ids.
