@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-large check bench lock setup clean help
+.PHONY: demo test test-large check bench torture lock setup clean help
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ check: $(READY) ## lint, format and types
 
 bench: $(READY) ## measure the solvers against their peers (minutes; needs a quiet machine)
 	$(BIN)/python -m benchmarks
+
+torture: $(READY) ## crash, race, forge and fill disks under the ledger (minutes)
+	$(BIN)/python -m benchmarks.torture
 
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
