@@ -244,7 +244,7 @@ def is_published(destination: Path) -> bool:
 def confirm_published(destination: Path) -> Published:
     """Check a release that an earlier attempt published, and make its appearance durable.
 
-    For a run that died after the rename and before anyone took note of it.
+    For a run that died after the rename and before anyone took note of it, or cleaned up.
 
     Raises:
         DamagedRelease: the files are not exactly those that its datapackage.json lists.
@@ -252,6 +252,8 @@ def confirm_published(destination: Path) -> Published:
     """
     try:
         checksums = verified_checksums(destination)
+        for leftover in _folders_of(destination.parent, f".staging-{destination.name}-"):
+            _remove_if_abandoned(leftover)
         _flush(destination.parent)
     except NotABundle as error:
         raise DamagedRelease(error.what) from None

@@ -391,3 +391,17 @@ def test_a_bundle_is_not_published_while_it_is_staged(public: Path) -> None:
     with staged(public) as staging:
         assert not is_published(staging.destination)
         assert [path for path in (public / PRODUCT).iterdir() if path.name[0] != "."] == []
+
+
+def test_what_a_crash_after_the_rename_left_is_removed_when_the_release_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    """Died between the rename and the clean-up: the bundle is public, its staging folder empty."""
+    with staging_folder(tmp_path, PRODUCT, RELEASE) as staging:
+        fill(staging.bundle)
+        publish_bundle(staging.bundle, staging.destination)
+    abandoned = staging.destination.parent / f".staging-{RELEASE}-0123456789abcdef"
+    abandoned.mkdir()
+    (abandoned / "lock").touch()
+    confirm_published(staging.destination)
+    assert list(staging.destination.parent.iterdir()) == [staging.destination]
