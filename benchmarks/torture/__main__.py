@@ -21,7 +21,14 @@ from benchmarks.torture.rows import Effort, Row, Torture
 SUBJECTS = (
     "failpoints",
     "kills",
+    "disks",
     "races",
+    "protocol_mutants",
+    "bundles",
+    "histories",
+    "clocks",
+    "intermediates",
+    "machine",
 )
 FILE_WIDTH = 200
 DEFAULT_OUTPUT = Path(__file__).parent.with_name("torture.json")

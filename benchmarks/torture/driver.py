@@ -50,7 +50,7 @@ from tasks.storage.tables import MatrixStore, TableRef
 from tasks.storage.zones import Home, write_private
 
 # What the product imports when it is needed is imported now, so that forked processes have it.
-for _module in ("duckdb", "pyarrow", "tasks.configuration.model"):
+for _module in ("duckdb", "pandas", "pyarrow.compute", "tasks.configuration.model"):
     importlib.import_module(_module)
 
 Int = NDArray[np.int64]
@@ -292,9 +292,7 @@ def write_bundle(folder: Path, counts: Int, digests: dict[str, str]) -> None:
     csv.writer(text).writerows(counts.tolist())
     (folder / "group_sizes.csv").write_text(text.getvalue())
     verdicts = [{"name": "totals", "passed": True, "expectations": 1}]
-    write_json(
-        folder / CHECKS, {"checks": verdicts, "table_digests": digests}, simulation=False
-    )
+    write_json(folder / CHECKS, {"checks": verdicts, "table_digests": digests}, simulation=False)
     listed = [
         {"path": path.name, "hash": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"}
         for path in sorted(folder.iterdir())

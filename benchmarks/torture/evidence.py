@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from sqlalchemy import select
 
-from benchmarks.torture.driver import MEASUREMENTS, PRODUCT, PUBLISHED, SIZES, Place
+from benchmarks.torture.driver import MEASUREMENTS, PUBLISHED, SIZES, Place
 from pgsr_core.errors import PgsrError
 from tasks.ledger.database import connect, snapshot
 from tasks.ledger.schema import charges, events, measurements

@@ -26,11 +26,15 @@ def boundaries_of(places: Places, kind: type[Protocol]) -> list[str]:
     return in_child(work).said or []
 
 
-def crash_at_every(places: Places, kind: type[Protocol], *, step: int = 1) -> tuple[Trials, int]:
+def crash_at_every(
+    places: Places, kind: type[Protocol], *, step: int = 1, until_caught: bool = False
+) -> tuple[Trials, int]:
     """Kill at every boundary (or every step-th) and run again; how many were reached."""
     trials, reached = Trials(), 0
     passed = boundaries_of(places, kind)
     for number in range(0, len(passed), step):
+        if until_caught and trials.violations:
+            break
         driver = kind(places.fresh())
 
         def work(number: int = number, driver: Protocol = driver) -> list[str]:
@@ -48,7 +52,7 @@ def run(effort: Effort) -> Iterator[Row]:
     places = Places(effort.folder / "places")
     step = effort.times(1, 12)
     trials, reached = crash_at_every(places, Protocol, step=step)
-    mutant, _ = crash_at_every(places, DrawSeenBeforeCharge, step=effort.times(4, 6))
+    mutant, _ = crash_at_every(places, DrawSeenBeforeCharge, step=3, until_caught=True)
     share = reached / trials.tried if trials.tried else 0
     yield Row(
         "failpoint at every persisted boundary, crash, rerun",

@@ -70,7 +70,7 @@ def run(effort: Effort) -> Iterator[Row]:
     places = Places(effort.folder / "places")
     kills = effort.times(200, 4)
     trials = kill_at_random(places, Protocol, kills=kills)
-    mutant = kill_at_random(places, UnhurriedTwoTransactions, kills=effort.times(20, 4))
+    mutant = kill_at_random(places, UnhurriedTwoTransactions, kills=effort.times(20, 12))
     yield Row(
         "random kill -9 inside the protocol",
         trials.count("effective kills"),

@@ -84,7 +84,7 @@ class TwoTransactions(Protocol):
 class UnhurriedLedgerOfTwoTransactions(LedgerOfTwoTransactions):
     """Waits between the two, so that a few random kills are enough to fall there."""
 
-    pause = 0.2
+    pause = 1.0
 
 
 @dataclasses.dataclass

