@@ -4,44 +4,33 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import importlib
 import json
+import multiprocessing
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.torture.rows import Effort, Row, Torture
+from benchmarks.torture.running import MEMORY, all_tortures, run_one
 
-# Those that fork come first: a process that has used DuckDB has threads, and is not forked.
-SUBJECTS = (
-    "failpoints",
-    "kills",
-    "disks",
-    "races",
-    "protocol_mutants",
-    "bundles",
-    "histories",
-    "clocks",
-    "intermediates",
-    "machine",
-)
 FILE_WIDTH = 200
+WORKERS = 2
 DEFAULT_OUTPUT = Path(__file__).parent.with_name("torture.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tortures; exit code 1 if a row does not hold, 2 if nothing matches."""
     options = _parser().parse_args(arguments)
-    chosen = [t for t in _all_tortures() if _matches(t.name, options.only)]
+    chosen = [t for t in all_tortures() if _matches(t.name, options.only)]
     if not chosen:
         print(f"no torture matches {options.only}; see benchmarks/torture", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="pgsr-torture-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pgsr-torture-", dir=MEMORY) as folder:
         rows = list(_run(chosen, Effort(options.quick, Path(folder))))
     options.output.write_text(
         json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n"
@@ -63,23 +52,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _all_tortures() -> Iterator[Torture]:
-    for subject in SUBJECTS:
-        yield importlib.import_module(f"benchmarks.torture.{subject}").TORTURE
-
-
 def _matches(name: str, patterns: list[str] | None) -> bool:
     return patterns is None or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def _run(chosen: Sequence[Torture], effort: Effort) -> Iterator[Row]:
-    for number, torture in enumerate(chosen, start=1):
-        print(f"[{number}/{len(chosen)}] {torture.name} …", file=sys.stderr, flush=True)
-        start = time.perf_counter()
-        folder = effort.folder / torture.name
-        folder.mkdir()
-        yield from torture.run(Effort(effort.quick, folder))
-        print(f"    {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+    """Run each in a new process, two at a time; rows come in the order of the subjects."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=spawn, max_tasks_per_child=1) as pool:
+        for rows in pool.map(run_one, [t.name for t in chosen], [effort] * len(chosen)):
+            yield from rows
 
 
 def _table(rows: Sequence[Row]) -> Table:

@@ -1,8 +1,8 @@
 """A small release: the ledger's protocol, the safe store and the publication, without Prefect.
 
 The steps and their order are those of the stages noise, post-processing and publish; what is
-released is a made-up table of three regions. Every method of `Protocol` is one step that a mutant may
-get wrong.
+released is a made-up table of three regions. Every method of `Protocol` is one step that a
+mutant may get wrong.
 """
 
 from __future__ import annotations
