@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,12 @@ AFTER_THE_DRAW = [
 ]
 
 
+def ledger(population: Path) -> Ledger:
+    return Ledger(f"sqlite:///{population / '.pgsr' / 'ledger.sqlite'}")
+
+
 def measurement(population: Path) -> Measurement | None:
-    ledger = Ledger(f"sqlite:///{population / '.pgsr' / 'ledger.sqlite'}")
-    return ledger.measurement("household-sizes", "synthetic-1")
+    return ledger(population).measurement("household-sizes", "synthetic-1")
 
 
 def tables(bundle: Path) -> dict[str, bytes]:
@@ -68,10 +72,9 @@ def test_a_run_killed_anywhere_resumes_with_one_charge_and_one_draw(
         assert after == before
     if published:
         assert tables(bundle) == published
-    [account] = pgsr.json("budget", cwd=virginia)
-    assert account["spent"] == "1/2"
-    assert account["reserved"] == "0"
-    assert len(account["charges"]) == 1
+    [account] = ledger(virginia).accounts()
+    assert (account.spent, account.reserved) == (Fraction(1, 2), 0)
+    assert len(ledger(virginia).charges(account.population)) == 1
     assert not list(virginia.glob("public/*/.staging*"))
 
 
