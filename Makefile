@@ -24,7 +24,7 @@ demo: $(READY) ## release a made-up population, end to end
 	$(BIN)/pgsr demo
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -n 2 -m "not large"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not large"
 
 test-large: $(READY) ## release a census of 58 million persons (needs PGSR_DATA)
 	$(BIN)/python -m pytest -m large
