@@ -31,6 +31,10 @@ class Query(StrEnum):
     CUMULATIVE = "cumulative"
     """c_k: the number of groups of size at least k, for k = 1..N."""
 
+    def measured_sizes(self, sizes: range) -> range:
+        """The columns of its measurements, given the published sizes."""
+        return range(1, sizes.stop) if self is Query.CUMULATIVE else sizes
+
 
 @dataclass(frozen=True)
 class PublicFacts:
@@ -59,7 +63,7 @@ class PublicFacts:
 
     def measured_sizes(self, query: Query) -> range:
         """The columns of a table of measurements."""
-        return range(1, self.largest_size + 1) if query is Query.CUMULATIVE else self.sizes
+        return query.measured_sizes(self.sizes)
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ class PrivacyStatement:
 
     @property
     def measured_sizes(self) -> range:
-        """The sizes of the measurements; see PublicFacts.measured_sizes."""
-        return range(1, self.largest_size + 1) if self.query is Query.CUMULATIVE else self.sizes
+        """The sizes of the measurements."""
+        return self.query.measured_sizes(self.sizes)
 
     @property
     def units_are_public(self) -> bool:

@@ -242,6 +242,11 @@ class Configuration(Section):
         """Whether the number of groups is taken from the data instead of a public table."""
         return self.units == FROM_DATA
 
+    @property
+    def published_sizes(self) -> range:
+        """From 0 where a public unit table tells of empty units, else from 1."""
+        return range(1 if self.units_from_data else 0, self.sizes.max + 1)
+
 
 def source_kind(pattern: str) -> str | None:
     """Say which reader a source needs by its ending: csv, parquet or duckdb."""

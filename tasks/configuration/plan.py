@@ -26,7 +26,6 @@ from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
-from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
@@ -83,19 +82,17 @@ class ReleasePlan(Section):
     @property
     def smallest_size(self) -> int:
         """0 where a public unit table tells of empty units, else 1."""
-        return 1 if self.configuration.units_from_data else 0
+        return self.sizes.start
 
     @property
     def sizes(self) -> range:
         """The published sizes."""
-        return range(self.smallest_size, self.configuration.sizes.max + 1)
+        return self.configuration.published_sizes
 
     @property
     def measured_sizes(self) -> range:
-        """The sizes of the measured query; see PublicFacts.measured_sizes."""
-        if self.mechanism.query is Query.CUMULATIVE:
-            return range(1, self.configuration.sizes.max + 1)
-        return self.sizes
+        """The sizes of the measured query; see Query.measured_sizes."""
+        return self.mechanism.query.measured_sizes(self.sizes)
 
     @property
     def scales(self) -> tuple[Fraction, ...]:
@@ -268,11 +265,8 @@ def _plan_levels(configuration: Configuration, tree: RegionTree) -> tuple[LevelP
     privacy = configuration.privacy
     shares = None if privacy.split == "uniform" else privacy.split
     epsilons = split_over_levels(privacy.epsilon, levels=tree.levels, shares=shares)
-    counts_zero = (
-        MECHANISMS[configuration.mechanism].query is Query.COUNTS
-        and not configuration.units_from_data
-    )
-    columns = configuration.sizes.max + (1 if counts_zero else 0)
+    query = MECHANISMS[configuration.mechanism].query
+    columns = len(query.measured_sizes(configuration.published_sizes))
     sensitivity = _sensitivity(configuration)
     return tuple(
         LevelPlan(

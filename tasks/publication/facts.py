@@ -147,7 +147,7 @@ class BundleFacts:
     @property
     def measured_sizes(self) -> range:
         """The sizes of the measurements: k = 1..N where "size at least k" was counted."""
-        return range(1, self.largest_size + 1) if self.query == Query.CUMULATIVE else self.sizes
+        return self.query.measured_sizes(self.sizes)
 
     @property
     def regions(self) -> int:

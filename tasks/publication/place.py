@@ -32,11 +32,10 @@ from tasks.publication.errors import (
     PublicFolderUnusable,
     UnsafeName,
 )
+from tasks.storage.zones import PRIVATE_FILE, PRIVATE_FOLDER
 
 PUBLIC_FILE = 0o644
 PUBLIC_FOLDER = 0o755
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
 
 # Files that datapackage.json does not list: itself, and the signature over it.
 UNLISTED = frozenset({DATAPACKAGE, PROVENANCE_FILE})
