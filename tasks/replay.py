@@ -19,6 +19,7 @@ from tasks.bundles import FolderBundle
 from tasks.ledger.ledger import MeasurementDamaged
 from tasks.publication.place import is_published
 from tasks.run import Run, RunRef
+from tasks.storage.duck import StoreMissing
 from tasks.storage.tables import MatrixStore, TableRef, TableTampered
 
 LEDGER = "the ledger"
@@ -50,7 +51,8 @@ def replay_run(ref: RunRef) -> Replay:
     Raises:
         NoSuchRun: it was never started here.
         NoMeasurements: nothing was measured yet.
-        NothingToReplay: its safe store cannot be opened.
+        NothingToReplay: its safe store is missing, or is no store.
+        StoreUnavailable: a run of it is under way.
     """
     import duckdb
 
@@ -63,7 +65,7 @@ def replay_run(ref: RunRef) -> Replay:
         _hear_store(run, said)
     except (TableTampered, MeasurementDamaged) as damage:
         return Replay((Item("origin", False, f"What the stages start from is damaged: {damage}"),))
-    except duckdb.Error:
+    except (StoreMissing, duckdb.Error):
         # Its message names paths; what matters is that the store cannot be opened.
         raise NothingToReplay(
             f"the safe store of {ref.name} is missing or cannot be opened. Remedy: replay the "

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pgsr_core.errors import Unavailable
+from pgsr_core.errors import PgsrError, Unavailable
 from tasks.storage.zones import PRIVATE_FILE, PRIVATE_UMASK, make_private_folder
 
 if TYPE_CHECKING:
@@ -24,6 +24,16 @@ class StoreUnavailable(Unavailable):
         super().__init__(
             f"{name} of this release cannot be opened; another run of it is probably under way. "
             "Remedy: follow it with pgsr status, and try again when it has ended."
+        )
+
+
+class StoreMissing(PgsrError):
+    """A store that should be read is not there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} of this release is missing. Remedy: run pgsr release again; tables are "
+            "rebuilt from what the ledger holds."
         )
 
 
@@ -50,6 +60,7 @@ def connect(
 
     Raises:
         StoreUnavailable: another process has it open.
+        StoreMissing: it is to be read, and is not there.
     """
     if database is not None and not read_only:
         make_private_folder(database.parent)
@@ -71,6 +82,8 @@ def _open(database: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnectio
 
     if database is None:
         return duckdb.connect(":memory:")
+    if read_only and not database.exists():
+        raise StoreMissing(database.name)
     try:
         return duckdb.connect(str(database), read_only=read_only)
     except duckdb.IOException:

@@ -14,7 +14,7 @@ import pytest
 
 from pgsr_core.hierarchy import RegionTree
 from tasks.storage import tables
-from tasks.storage.duck import StoreUnavailable, connect
+from tasks.storage.duck import StoreMissing, connect
 from tasks.storage.tables import (
     MatrixStore,
     TableRef,
@@ -356,7 +356,7 @@ def test_the_umask_is_as_before_when_a_store_is_closed(tmp_path):
     try:
         with connect(tmp_path / "run.duckdb"):
             pass
-        with pytest.raises(StoreUnavailable), connect(tmp_path / "none.duckdb", read_only=True):
+        with pytest.raises(StoreMissing), connect(tmp_path / "none.duckdb", read_only=True):
             pass
         assert os.umask(0o027) == 0o027
     finally:
