@@ -63,6 +63,14 @@ def unseal(envelope: bytes, *, payload_type: str, key: PublicKey) -> bytes:
     return payload
 
 
+def claimed_keyid(envelope: bytes) -> str | None:
+    """The key that an envelope claims to be signed with, unverified; None if it is none."""
+    try:
+        return _fields(read_canonical_object(envelope))[2]
+    except (NotStrictJson, EnvelopeRejected):
+        return None
+
+
 def _envelope(payload: bytes, payload_type: str, keyid: str, signature: bytes) -> bytes:
     return canonical_json(
         {

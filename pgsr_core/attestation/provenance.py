@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ from pgsr_core.attestation.dsse import EnvelopeRejected
 from pgsr_core.attestation.keys import PrivateKey, PublicKey
 from pgsr_core.attestation.statement import Statement, is_digest
 from pgsr_core.errors import Refused
+from pgsr_core.lineage import Lineage
 from pgsr_core.sensitivity import Neighbours
 
 PROVENANCE_FILE = "provenance.dsse.json"
@@ -65,6 +66,7 @@ class Provenance:
         checks: whether each gate passed, by name.
         ledger_head: the ledger's last event, or None where the ledger has no chain.
         simulation: whether the noise gives no privacy; never true of anything signed.
+        lineage: the releases that it replaces, or whose measurements and charge it rests on.
     """
 
     product: str
@@ -83,6 +85,7 @@ class Provenance:
     checks: Mapping[str, bool]
     ledger_head: LedgerHead | None
     simulation: bool = False
+    lineage: Lineage = field(default_factory=Lineage)
 
     def __post_init__(self) -> None:
         digests = [self.configuration_digest, self.measurement_digest, *self.table_digests.values()]
@@ -94,6 +97,8 @@ class Provenance:
             raise ValueError("charge, spend and budget must rise in this order from 0")
         if self.table_digests.get(MEASUREMENTS) != self.measurement_digest:
             raise ValueError("the table of measurements has another digest than the measurements")
+        if self.release in self.lineage.named:
+            raise ValueError("a release cannot go back to itself")
 
     def refuse_unsignable(self) -> None:
         """Refuse what must never carry a signature.
@@ -128,6 +133,8 @@ class Provenance:
             },
             "checks": dict(self.checks),
             "ledger_head": None if head is None else {"sequence": head.sequence, "hash": head.hash},
+            # Said only where there is something to say, as in bundles from before corrections.
+            **({"lineage": self.lineage.to_json()} if self.lineage.named else {}),
         }
 
     @classmethod
@@ -158,7 +165,7 @@ class Provenance:
                 "checks": dict(checks),
                 "ledger_head": head,
                 **others,
-            } if not (more_code or more_charge or others):
+            } if not (more_code or more_charge or others.keys() - {"lineage"}):
                 return cls(
                     product=product,
                     release=release,
@@ -176,6 +183,7 @@ class Provenance:
                     checks=_all_of(bool, checks),
                     ledger_head=_ledger_head(head),
                     simulation=simulation,
+                    lineage=_lineage(others),
                 )
             case _:
                 raise ValueError("the provenance has a missing, unknown or mistyped field")
@@ -244,6 +252,14 @@ def _all_of(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     if not all(isinstance(value, kind) for value in values.values()):
         raise ValueError("the provenance has a missing, unknown or mistyped field")
     return dict(values)
+
+
+def _lineage(fields: Mapping[str, Any]) -> Lineage:
+    if "lineage" not in fields:
+        return Lineage()
+    if not isinstance(fields["lineage"], dict):
+        raise ValueError("the lineage is no object")
+    return Lineage.from_json(fields["lineage"])
 
 
 def _ledger_head(head: Any) -> LedgerHead | None:

@@ -1,7 +1,15 @@
 """Offline verification of a bundle: from file names, bytes and a public key, nothing else."""
 
 from pgsr_core.verification.files import BundleReader
+from pgsr_core.verification.notices import Notice, examine_notice
 from pgsr_core.verification.report import Item, Verification
 from pgsr_core.verification.verify import verify_bundle
 
-__all__ = ["BundleReader", "Item", "Verification", "verify_bundle"]
+__all__ = [
+    "BundleReader",
+    "Item",
+    "Notice",
+    "Verification",
+    "examine_notice",
+    "verify_bundle",
+]

@@ -121,7 +121,7 @@ def check_privacy_terms(report: Report, privacy: PrivacyStatement) -> None:
         privacy.epsilon <= privacy.spent <= privacy.budget
         and privacy.population == privacy.budget_population,
         holds=f"Of the population's budget {show(privacy.budget)}, {show(privacy.spent)} is "
-        "spent, this release included.",
+        f"spent, {_charge(privacy)}.",
         else_="The spending does not cover this release, or passes the budget.",
     )
     known = MECHANISMS.get(privacy.mechanism)
@@ -142,6 +142,13 @@ def check_privacy_terms(report: Report, privacy: PrivacyStatement) -> None:
         else "That the number of groups comes from the data is declared as a proviso.",
         else_="Sizes or proviso do not fit where the number of groups comes from.",
     )
+
+
+def _charge(privacy: PrivacyStatement) -> str:
+    origin = privacy.lineage.reposted_from
+    if origin is None:
+        return "this release included"
+    return f"the measurements included, which release {origin} paid for; this one adds nothing"
 
 
 def check_gates(report: Report, checks: ChecksDocument) -> None:
@@ -176,6 +183,7 @@ def check_privacy_as_signed(
         "epsilon": (privacy.epsilon, "epsilon"),
         "spent": (privacy.spent, "spent"),
         "budget": (privacy.budget, "budget"),
+        "lineage": (privacy.lineage, "lineage"),
     }
     _compare(report, "privacy-as-signed", PRIVACY_FILE, claims, signed)
 

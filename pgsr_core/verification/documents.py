@@ -9,6 +9,7 @@ from typing import Any
 
 from pgsr_core.attestation.provenance import exact_fraction
 from pgsr_core.attestation.strict_json import NotStrictJson, read_object
+from pgsr_core.lineage import Lineage
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from pgsr_core.verification.files import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
@@ -66,6 +67,7 @@ class PrivacyStatement:
     has_proviso: bool
     spent: Fraction
     budget: Fraction
+    lineage: Lineage
 
     @property
     def sizes(self) -> range:
@@ -262,10 +264,22 @@ def read_privacy(content: bytes) -> PrivacyStatement:
         has_proviso=fields.has("proviso"),
         spent=budget.exact("spent"),
         budget=budget.exact("total"),
+        lineage=_lineage(fields),
     )
     if statement.units not in {"public-table", "from-data"}:
         raise Malformed(f"{PRIVACY_FILE}: units is neither public-table nor from-data")
     return statement
+
+
+def _lineage(fields: Fields) -> Lineage:
+    if not fields.has("lineage"):
+        return Lineage()
+    said = fields.inner("lineage")
+    names = ("replaces", "reposted_from")
+    try:
+        return Lineage(*(said.text(name) if said.has(name) else None for name in names))
+    except ValueError:
+        raise Malformed(f"{PRIVACY_FILE}: lineage refers to no plain name") from None
 
 
 def _level(fields: Fields) -> LevelClaim:
