@@ -8,6 +8,7 @@ from typing import Any
 from prefect import flow
 
 from tasks.artifacts import describe_run
+from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.run import RunRef
 from tasks.stages.cumulative import cumulative
 from tasks.stages.ingest import ingest
@@ -25,6 +26,7 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
     recalled, never drawn again. So the same call is the first run, a retry and a resume.
     """
     run = RunRef(home, product, release)
+    refuse_withdrawn(run, run.ledger())
     measurements = recall(run)
     if measurements is None:
         measurements = noise(run, cumulative(run, ingest(run)))

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from pgsr_core.attestation.strict_json import MOST_BYTES
+from pgsr_core.attestation.withdrawal import notice_name
 from pgsr_core.errors import PgsrError
 
 
@@ -19,6 +21,28 @@ class UnreadableBundle(PgsrError):
             "the bundle is not a folder that can be read. Remedy: give the release's folder, the "
             "one that holds datapackage.json."
         )
+
+
+def notice_beside(folder: Path, release: str | None) -> bytes | None:
+    """The notice of withdrawal that stands beside a bundle; None if there is none.
+
+    Args:
+        folder: the bundle, which may have been copied under another name.
+        release: the name that its publisher signed, where that is known.
+    """
+    place = folder.absolute()
+    try:
+        around = FolderBundle(place.parent)
+    except UnreadableBundle:
+        return None
+    for name in map(notice_name, filter(None, (release, place.name))):
+        if name in around.names():
+            try:
+                with around.open(name) as file:
+                    return file.read(MOST_BYTES)
+            except OSError:
+                return b""  # there is something, and it is no notice
+    return None
 
 
 class FolderBundle:

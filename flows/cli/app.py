@@ -7,6 +7,7 @@ import sys
 import typer
 
 from flows.cli.audit import audit
+from flows.cli.correct import repost, withdraw
 from flows.cli.demo import demo
 from flows.cli.inspect import budget, check, status
 from flows.cli.keys import keys
@@ -37,6 +38,8 @@ app.command()(status)
 app.command()(budget)
 app.command()(doctor)
 app.command()(purge)
+app.command()(withdraw)
+app.command()(repost)
 app.add_typer(keys)
 app.add_typer(ledger)
 app.add_typer(audit)

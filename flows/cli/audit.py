@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pgsr_core.attestation.keys import PublicKey
     from pgsr_core.chain import Event
     from pgsr_core.replay import Replay
-    from pgsr_core.verification import Item, Verification
+    from pgsr_core.verification import Item, Notice, Verification
     from tasks.storage.zones import Home
     from tasks.timeline import Filter, Log
 
@@ -50,21 +50,37 @@ def verify(
 
     public_key = read_public_key(key)
     found = verify_bundle(FolderBundle(bundle), public_key)
+    notice = _notice_of(bundle, found, public_key)
     if as_json:
-        _say_json(found, public_key)
+        _say_json(found, notice, public_key)
     else:
         _show(found, public_key)
+        _show_notice(notice)
     if not found.verified:
         raise typer.Exit(1)
 
 
-def _say_json(found: Verification, key: PublicKey) -> None:
+def _notice_of(bundle: Path, found: Verification, key: PublicKey) -> Notice | None:
+    from pgsr_core.verification import examine_notice
+    from tasks.bundles import FolderBundle, notice_beside
+
+    notice = notice_beside(bundle, found.provenance.release if found.provenance else None)
+    if notice is None:
+        return None
+    return examine_notice(notice, FolderBundle(bundle), found.provenance, key)
+
+
+def _say_json(found: Verification, notice: Notice | None, key: PublicKey) -> None:
     from flows.cli.screen import say_json
+
+    withdrawal = notice.withdrawal if notice else None
 
     say_json(
         {
             "verified": found.verified,
             "keyid": key.keyid,
+            "withdrawn": withdrawal.to_json() if withdrawal else None,
+            "unaccepted_notice": notice.problem if notice else None,
             "provenance": found.provenance.to_json() if found.provenance else None,
             "items": [vars(item) for item in found.items],
         }
@@ -91,6 +107,24 @@ def _show(found: Verification, key: PublicKey) -> None:
         out.print(f"Compare the key id with the one that the publisher announces: {key.keyid}")
     else:
         out.print(f"[bold red]NOT VERIFIED:[/] {len(found.failed)} of {len(found.items)} fail.")
+
+
+def _show_notice(notice: Notice | None) -> None:
+    """A verified bundle may be withdrawn all the same, which nobody should overlook."""
+    from flows.cli.screen import out
+
+    if notice is None:
+        return
+    if notice.withdrawal is None:
+        out.print(
+            "[bold red]A notice of withdrawal stands beside the bundle, and is not accepted:[/] "
+            f"{notice.problem}. Ask the publisher.",
+            soft_wrap=True,
+        )
+        return
+    said = notice.withdrawal
+    out.print(f"[bold red]WITHDRAWN on {said.withdrawn_on}; do not use it:[/]", end=" ")
+    out.print(said.reason, markup=False, soft_wrap=True)
 
 
 @audit.command()

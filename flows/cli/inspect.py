@@ -26,6 +26,7 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     from pgsr_core.budget import Account, show
     from tasks.configuration.loading import load_configuration
     from tasks.configuration.plan import make_plan
+    from tasks.corrections.replacement import refuse_unknown_replaced
     from tasks.ledger.ledger import Ledger
     from tasks.stages.prepare import home_of
 
@@ -39,6 +40,7 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     if ledger is not None:
         account = ledger.account(population.name, budget=population.budget)
         measured = ledger.measurement(plan.product, plan.release) is not None
+    refuse_unknown_replaced(plan, ledger)
     cost = plan.cost * (not measured)
     if as_json:
         say_json(_plan_document(plan, account, cost))

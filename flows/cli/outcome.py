@@ -13,11 +13,14 @@ from tasks.run import RunRef
 
 def report_outcome(ref: RunRef, *, as_json: bool) -> None:
     """Describe a published release from its bundle and the ledger."""
-    plan = ref.open().plan
+    run = ref.open()
+    plan = run.plan
     folder = plan.destination
     checks: list[dict[str, Any]] = json.loads((folder / CHECKS).read_text())["checks"]
     population = plan.configuration.population.name
-    account = ref.ledger().account(population)
+    account = run.ledger.account(population)
+    measured = run.measurement().release
+    reposted_from = measured if measured != ref.release else None
     if as_json:
         say_json(
             {
@@ -26,6 +29,8 @@ def report_outcome(ref: RunRef, *, as_json: bool) -> None:
                 "report": str(folder / REPORT),
                 "simulation": plan.configuration.simulate,
                 "epsilon": str(plan.cost),
+                "replaces": plan.configuration.replaces,
+                "reposted_from": reposted_from,
                 "population": population,
                 "spent": str(account.spent),
                 "budget": str(account.budget),
@@ -41,8 +46,11 @@ def report_outcome(ref: RunRef, *, as_json: bool) -> None:
     if plan.configuration.simulate:
         out.print("[bold red]A simulation: NOT PRIVATE, nothing was charged.[/]")
     else:
+        what = f"epsilon {show(plan.cost)}"
+        if reposted_from is not None:
+            what = f"nothing: the measurements are those that {reposted_from} was charged for"
         out.print(
-            f"Spent    epsilon {show(plan.cost)}; population {population}: "
+            f"Spent    {what}; population {population}: "
             f"{show(account.spent)} of {show(account.budget)}, {show(account.remaining)} left"
         )
     out.print(f"Bundle   {folder}", soft_wrap=True)

@@ -21,7 +21,7 @@ from pydantic import (
 
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.sensitivity import Neighbours
-from tasks.configuration.dates import check_template, render
+from tasks.configuration.dates import DateTemplate, check_template, render
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
@@ -204,6 +204,7 @@ class Configuration(Section):
     privacy: Privacy
     mechanism: str = "cumulative"
     publish: Publish
+    replaces: Identifier | None = None
     resources: Resources = Resources()
     simulate: bool = False
     seed: int | None = Field(default=None, ge=0, lt=2**63)
@@ -221,6 +222,16 @@ class Configuration(Section):
         if name not in MECHANISMS:
             raise ValueError(f"must be one of {', '.join(sorted(MECHANISMS))}")
         return name
+
+    @field_validator("replaces")
+    @classmethod
+    def _one_before(cls, replaces: str | None, info: ValidationInfo) -> str | None:
+        release = str(info.data.get("release", ""))
+        if replaces is not None and DateTemplate.search(release):
+            raise ValueError("is for one release: give that one a name without a date template")
+        if replaces is not None and replaces == release:
+            raise ValueError("a release cannot replace itself")
+        return replaces
 
     @field_validator("simulate")
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from pgsr_core.chain import Event
+from tasks.ledger.reposts import REPOSTED
 from tasks.ledger.schema import charges, measurements, populations
 
 MEASURED = "measured"
@@ -21,8 +22,13 @@ def contradictions(connection: Connection, events: Iterable[Event]) -> list[str]
     told = tuple(events)
     measured = [event for event in told if event.kind == MEASURED]
     budgets = [event for event in told if event.kind in {POPULATION, RAISED}]
+    reposted = [event for event in told if event.kind == REPOSTED]
     try:
-        return [*_of_measurements(connection, measured), *_of_budgets(connection, budgets)]
+        return [
+            *_of_measurements(connection, measured),
+            *_of_reposts(measured, reposted),
+            *_of_budgets(connection, budgets),
+        ]
     except (ValueError, ZeroDivisionError):
         return ["a charge, measurement or budget holds what is no amount"]
 
@@ -66,6 +72,17 @@ def _differences(event: Event, row: Row[Any], charge: Row[Any]) -> Iterator[str]
     for what, (stored, told) in held.items():
         if stored != told:
             yield f"the {what} of {name} is not what was recorded when it was measured"
+
+
+def _of_reposts(measured: Sequence[Event], reposted: Sequence[Event]) -> Iterator[str]:
+    """A reposted release rests on a measurement of its product, and has none of its own."""
+    known = {(e.product, e.facts.get("key"), e.facts.get("digest")) for e in measured}
+    names = [(e.product, e.release) for e in (*measured, *reposted)]
+    for event in reposted:
+        if (event.product, event.facts.get("key"), event.facts.get("digest")) not in known:
+            yield f"{event.product}/{event.release} was reposted from measurements that are unknown"
+        if names.count((event.product, event.release)) > 1:
+            yield f"{event.product}/{event.release} stands for several measurements"
 
 
 def _of_budgets(connection: Connection, told: Sequence[Event]) -> Iterator[str]:

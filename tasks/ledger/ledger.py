@@ -15,7 +15,7 @@ from typing import Any
 
 from pgsr_core.budget import Account
 from pgsr_core.chain import Event, Head
-from tasks.ledger import accounts, measurements, runs
+from tasks.ledger import accounts, measurements, reposts, runs
 from tasks.ledger.database import file_of, snapshot, transaction
 from tasks.ledger.events import Writer, read_events
 from tasks.ledger.history import History, LedgerEdited, LedgerForked, LedgerRolledBack
@@ -142,6 +142,15 @@ class Ledger:
         """Read the noisy table of a committed measurement; the caller checks its digest."""
         with snapshot(self._engine) as connection:
             return measurements.read_values(connection, measurement)
+
+    def repost(self, repost: reposts.Repost) -> None:
+        """Let a new release rest on known measurements: an event, no charge and no draw.
+
+        Raises:
+            NameTaken: the new name stands for something else.
+        """
+        with self._writing() as writer:
+            reposts.record(writer, repost)
 
     # --- budgets ----------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from tasks.ledger.accounts import account_of, introduce
 from tasks.ledger.bookkeeping import MEASURED
 from tasks.ledger.events import Writer
 from tasks.ledger.owner import Owner, this_process
+from tasks.ledger.reposts import reposted_key
 from tasks.ledger.schema import charges, measurement_chunks, measurements
 
 LEASE_SECONDS = 900.0
@@ -82,9 +83,14 @@ class MeasurementRequest:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A committed draw."""
+    """A committed draw.
+
+    Attributes:
+        release: the one that it was drawn and charged for; another may have been reposted from it.
+    """
 
     key: str
+    release: str
     digest: str
     regions: int
     sizes: range
@@ -263,11 +269,14 @@ def read_values(connection: Connection, measurement: Measurement) -> Int:
 
 
 def _of_release(connection: Connection, product: str, release: str) -> Row[Any] | None:
-    return connection.execute(
-        select(measurements).where(
-            measurements.c.product == product, measurements.c.release == release
-        )
-    ).first()
+    """The measurement of a release, its own or the one that it was reposted from."""
+    key = reposted_key(connection, product, release)
+    mine = (
+        (measurements.c.product == product, measurements.c.release == release)
+        if key is None
+        else (measurements.c.key == key,)
+    )
+    return connection.execute(select(measurements).where(*mine)).first()
 
 
 def _refuse_live(held: Row[Any], *, now: float) -> None:
@@ -299,6 +308,7 @@ def _require_ours(connection: Connection, reservation: Reservation) -> None:
 def _measurement(row: Row[Any]) -> Measurement:
     return Measurement(
         key=row.key,
+        release=row.release,
         digest=row.digest,
         regions=row.regions,
         sizes=range(row.first_size, row.last_size + 1),

@@ -84,6 +84,7 @@ def datapackage_document(
         "version": facts.release,
         "published_on": facts.published_on.isoformat(),
         "generator": f"pgsr {facts.code_version}",
+        **{name: value for name, value in facts.lineage.to_json().items() if value is not None},
         "keywords": ["differential privacy", "group sizes", "official statistics"],
         "resources": resources,
     }

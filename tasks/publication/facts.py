@@ -7,10 +7,11 @@ clock (beyond the date of publication) may become a field.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 
+from pgsr_core.lineage import Lineage
 from pgsr_core.postprocessing.protocol import Fact, Query
 from pgsr_core.sensitivity import Neighbours
 from tasks.publication.errors import InconsistentFacts
@@ -89,6 +90,7 @@ class BundleFacts:
         checks: every gate.
         certificates: for each post-processing step the evidence that it did its work.
         digests: canonical digest of each public-safe table.
+        lineage: the releases that it replaces, or whose measurements it rests on.
     """
 
     product: str
@@ -117,6 +119,7 @@ class BundleFacts:
     checks: tuple[CheckFacts, ...]
     certificates: Mapping[str, Mapping[str, Fact]]
     digests: Mapping[str, str]
+    lineage: Lineage = field(default_factory=Lineage)
 
     def __post_init__(self) -> None:
         """Refuse claims that do not follow from one another.
@@ -135,6 +138,8 @@ class BundleFacts:
         # A simulation is not charged: no ε describes it.
         if not self.simulation and self.spent_on_population < self.epsilon:
             raise InconsistentFacts("less was spent on the population than on this release")
+        if self.release in self.lineage.named:
+            raise InconsistentFacts("the release would go back to itself")
         for facts in self.levels:
             if facts.cells != facts.regions * len(self.measured_sizes):
                 raise InconsistentFacts("a level has another number of cells than regions × sizes")

@@ -30,10 +30,13 @@ def signing_key(plan: ReleasePlan) -> PrivateKey | None:
     name = plan.configuration.publish.signing_key
     if name is None:
         return None
-    passphrase = os.environ.get(PASSPHRASE_VARIABLE)
-    return read_private_key(
-        Path(plan.folder) / name, passphrase=passphrase.encode() if passphrase else None
-    )
+    return read_private_key(Path(plan.folder) / name, passphrase=passphrase())
+
+
+def passphrase() -> bytes | None:
+    """What opens a protected signing key, from the environment."""
+    said = os.environ.get(PASSPHRASE_VARIABLE)
+    return said.encode() if said else None
 
 
 def sign_bundle(
@@ -66,6 +69,7 @@ def sign_bundle(
         checks={check.name: check.passed for check in facts.checks},
         ledger_head=ledger_head,
         simulation=facts.simulation,
+        lineage=facts.lineage,
     )
     envelope = sign_release(verified_checksums(bundle), provenance, key=key)
     (bundle / PROVENANCE_FILE).write_bytes(envelope)

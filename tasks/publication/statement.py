@@ -105,6 +105,11 @@ def paragraphs(facts: BundleFacts) -> tuple[str, ...]:
     if facts.units_from_data:
         said.append(f"The number of groups comes from the data: {PROVISO}")
     said.append(_spend(facts))
+    if facts.lineage.replaces is not None:
+        said.append(
+            f"This release replaces release {facts.lineage.replaces} of the same product, which "
+            "should not be used any more."
+        )
     if facts.simulation:
         said.insert(
             0,
@@ -134,6 +139,12 @@ def _factor(facts: BundleFacts) -> str:
 
 def _spend(facts: BundleFacts) -> str:
     included = "a simulation is not charged" if facts.simulation else "this release included"
+    origin = facts.lineage.reposted_from
+    if origin is not None and not facts.simulation:
+        included = (
+            f"the measurements included: they were made and charged for release {origin}; this "
+            "release was computed from the same measurements and costs nothing further, ε = 0"
+        )
     return (
         f"Of the budget of ε = {in_words(facts.budget)} that may ever be spent on the population "
         f"{facts.population}, ε = {in_words(facts.spent_on_population)} has been spent "
@@ -186,6 +197,12 @@ def _post_processing(facts: BundleFacts) -> str:
     )
 
 
+def _lineage(facts: BundleFacts) -> dict[str, Any]:
+    free = facts.simulation or facts.lineage.reposted_from is not None
+    added = Fraction(0) if free else facts.epsilon
+    return {**facts.lineage.to_json(), "additional_epsilon": exact_and_decimal(added)}
+
+
 def privacy_document(facts: BundleFacts) -> dict[str, Any]:
     """Return privacy.json: the statement in words, then the same in fields."""
     return {
@@ -236,6 +253,7 @@ def privacy_document(facts: BundleFacts) -> dict[str, Any]:
             "spent": exact_and_decimal(facts.spent_on_population),
             "total": exact_and_decimal(facts.budget),
         },
+        "lineage": _lineage(facts),
         "assumptions": list(assumptions(facts)),
         "not_protected": list(not_protected(facts)),
     }

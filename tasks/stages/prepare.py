@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.plan import Planned, make_plan
+from tasks.corrections.replacement import refuse_unknown_replaced
+from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.ingestion.source_digest import keyed_source_digest
 from tasks.ingestion.units import PublicUnits, reopen_units
 from tasks.ledger.ledger import MeasurementRequest
@@ -41,6 +43,8 @@ def refuse_early(planned: Planned, home: Home) -> None:
     signing_key(plan)
     ref = RunRef(str(home.root), plan.product, plan.release)
     ledger = ref.ledger()
+    refuse_withdrawn(ref, ledger)
+    refuse_unknown_replaced(plan, ledger)
     measured = ledger.measurement(plan.product, plan.release)
     if measured is None:
         population = plan.configuration.population

@@ -10,6 +10,7 @@ from typing import Any
 
 from pgsr_core.attestation.provenance import LedgerHead
 from pgsr_core.budget import Account
+from pgsr_core.lineage import Lineage
 from tasks import failpoints, operator
 from tasks.boundary import stage
 from tasks.publication.bundle import build_bundle
@@ -67,10 +68,9 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
             failpoints.reach("publish.staged")
             published = publish_bundle(staging.bundle, staging.destination)
     failpoints.reach("publish.renamed")
-    if not run.ledger.has_event("published", ref.product, ref.release, digests=digests):
-        run.ledger.record(
-            "published", ref.product, ref.release, digests=digests, files=dict(published.checksums)
-        )
+    said = {"digests": digests, "files": dict(published.checksums)}
+    if not run.ledger.has_event("published", ref.product, ref.release, **said):
+        run.ledger.record("published", ref.product, ref.release, **said)
     ref.note(state="published", stage=STAGE)
     operator.terminal().stage_finished(STAGE, f"{len(published.checksums)} files")
     return str(published.folder)
@@ -125,4 +125,8 @@ def _bundle_facts(
         checks=tuple(CheckFacts(**check) for check in checks),
         certificates={name: record.certificate for name, record in records.items() if record},
         digests=digests,
+        lineage=Lineage(
+            replaces=configuration.replaces,
+            reposted_from=measurement.release if measurement.release != plan.release else None,
+        ),
     )

@@ -1,0 +1,1 @@
+"""After publication: withdrawing a release, replacing it, and computing one anew."""
