@@ -54,6 +54,18 @@ class View(StrEnum):
     REGION_TABLE = "region table"
     """One row for every region, of the public tree or of the stored table."""
 
+    MARGINS = "margins"
+    """One row for every public region and size, where margins are stated."""
+
+    MARGINS_EXTENT = "extent of margins"
+    """One row: how many rows of margins there are, and how many lie outside the public grid."""
+
+    TYPICAL_MARGINS = "typical margins"
+    """One row for every level and public size, where margins are stated."""
+
+    TYPICAL_MARGINS_EXTENT = "extent of typical margins"
+    """One row: how many rows of typical margins there are, and how many lie outside."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -153,27 +165,96 @@ FROM temp.promised_regions AS promised
 FULL JOIN regions AS found ON found.region_index = promised.region_index
 """
 
+_BOUNDS = ("lower_90", "upper_90", "lower_95", "upper_95")
+_WHOLE_BOUNDS = ", ".join(f"{_exact(name)} AS {name}" for name in _BOUNDS)
+
+_MARGINS = f"""
+WITH counts AS (
+  SELECT region_index, size, {_exact("value")} AS value
+  FROM group_sizes WHERE size BETWEEN $first AND $last
+), bounds AS (
+  SELECT region_index, size, count(*) AS occurrences,
+    {", ".join(f"min({name}) AS {name}" for name in _BOUNDS)}
+  FROM (SELECT region_index, size, {_WHOLE_BOUNDS} FROM margins
+        WHERE size BETWEEN $first AND $last)
+  GROUP BY region_index, size
+)
+SELECT
+  CAST(least(coalesce(bounds.occurrences, 0), 2) AS TINYINT) AS occurrences,
+  counts.value AS value, {", ".join(f"bounds.{name} AS {name}" for name in _BOUNDS)}
+FROM temp.promised_regions AS promised
+CROSS JOIN range($first, $last + 1) AS sizes(size)
+LEFT JOIN counts ON counts.region_index = promised.region_index AND counts.size = sizes.size
+LEFT JOIN bounds ON bounds.region_index = promised.region_index AND bounds.size = sizes.size
+"""
+
+_MARGINS_EXTENT = _EXTENT.replace("group_sizes", "margins")
+
+# quantile_disc at one half is the lower one of two values in the middle.
+_TYPICAL_MARGINS = f"""
+WITH reaches AS (
+  SELECT promised.level - 1 AS level_index, margins.size AS size,
+    {", ".join(f"greatest(value - lower_{p}, upper_{p} - value) AS reach_{p}" for p in (90, 95))}
+  FROM margins
+  JOIN group_sizes USING (region_index, size)
+  JOIN temp.promised_regions AS promised USING (region_index)
+), medians AS (
+  SELECT level_index, size,
+    {", ".join(f"quantile_disc(reach_{p}, 0.5) AS median_{p}" for p in (90, 95))}
+  FROM reaches GROUP BY level_index, size
+), typical AS (
+  SELECT level_index, size, count(*) AS occurrences,
+    {", ".join(f"min({_exact(f'half_width_{p}')}) AS half_width_{p}" for p in (90, 95))}
+  FROM margins_by_level GROUP BY level_index, size
+)
+SELECT
+  CAST(least(coalesce(typical.occurrences, 0), 2) AS TINYINT) AS occurrences,
+  {", ".join(f"typical.half_width_{p} AS half_width_{p}" for p in (90, 95))},
+  {", ".join(f"CAST(medians.median_{p} AS BIGINT) AS median_{p}" for p in (90, 95))}
+FROM range(0, $levels) AS levels(level_index)
+CROSS JOIN range($first, $last + 1) AS sizes(size)
+LEFT JOIN medians ON medians.level_index = levels.level_index AND medians.size = sizes.size
+LEFT JOIN typical ON typical.level_index = levels.level_index AND typical.size = sizes.size
+"""
+
+_TYPICAL_MARGINS_EXTENT = """
+SELECT
+  count(*) AS "rows",
+  $cells::BIGINT AS cells,
+  count(*) FILTER (WHERE coalesce(
+    size NOT BETWEEN $first AND $last OR level_index NOT BETWEEN 0 AND $levels - 1, true
+  )) AS outside
+FROM margins_by_level
+"""
+
 
 def parts(view: View, facts: PublicFacts) -> tuple[Part, ...]:
-    """The queries that together make up a view; only cells come in more than one slice."""
+    """The queries that together make up a view; only cells and margins come in slices."""
     tree, sizes = facts.tree, facts.sizes
     grid = {"first": facts.smallest_size, "last": facts.largest_size}
-    groups = {"groups": int(facts.groups)}
+    groups, levels = {"groups": int(facts.groups)}, {"levels": tree.levels}
+    typical = tree.levels * len(sizes)
     whole = {
         View.COLUMNS: Part(_COLUMNS, rows=len(PUBLISHED_COLUMNS)),
         View.EXTENT: Part(_EXTENT, 1, grid | {"cells": tree.regions * len(sizes)}),
-        View.LEVELS: Part(_LEVELS, tree.levels, groups | {"levels": tree.levels}),
+        View.LEVELS: Part(_LEVELS, tree.levels, groups | levels),
         View.ROOT: Part(_ROOT, 1, groups),
         View.REGION_TOTALS: Part(_REGION_TOTALS, tree.regions),
         View.REGION_TABLE: Part(_REGION_TABLE, tree.regions),
+        View.MARGINS_EXTENT: Part(_MARGINS_EXTENT, 1, grid | {"cells": tree.regions * len(sizes)}),
+        View.TYPICAL_MARGINS: Part(_TYPICAL_MARGINS, typical, grid | levels),
+        View.TYPICAL_MARGINS_EXTENT: Part(
+            _TYPICAL_MARGINS_EXTENT, 1, grid | levels | {"cells": typical}
+        ),
     }
-    if view is not View.CELLS:
+    if view in whole:
         return (whole[view],)
+    query = _CELLS if view is View.CELLS else _MARGINS
     step = max(1, ROWS_AT_ONCE // tree.regions)
     # Sizes never meet in a sum over children, so a slice of sizes can be judged on its own.
     slices = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple(
-        Part(_CELLS, tree.regions * len(part), {"first": part[0], "last": part[-1]})
+        Part(query, tree.regions * len(part), {"first": part[0], "last": part[-1]})
         for part in slices
     )
 

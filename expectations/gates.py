@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_gates(connection: duckdb.DuckDBPyConnection, promises: Promises) -> GateReport:
-    """Hold ``group_sizes`` and ``regions`` against the promises.
+    """Hold ``group_sizes``, ``regions`` and, where stated, margins against the promises.
 
     Args:
         connection: on the public-safe store; reading is enough. It sees an additional

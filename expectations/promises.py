@@ -18,10 +18,12 @@ class Promises:
         facts: the region tree, the published sizes, G, and G_r where it is public.
         keeps_region_totals: whether the mechanism keeps G_r in every region, where G_r is
             public, or only G at every level.
+        states_margins: whether margins of error are published beside the counts.
     """
 
     facts: PublicFacts
     keeps_region_totals: bool = False
+    states_margins: bool = False
 
     @property
     def region_groups_are_public(self) -> bool:

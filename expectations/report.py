@@ -15,6 +15,7 @@ class Suite(StrEnum):
     FAITHFULNESS = "faithfulness"
     COMPLETENESS = "completeness"
     PUBLIC_FACTS = "public-facts"
+    MARGINS = "margins"
 
 
 @dataclass(frozen=True)

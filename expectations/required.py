@@ -99,6 +99,37 @@ _WHERE_REGION_TOTALS_ARE_PROMISED: Mapping[str, frozenset[str]] = MappingProxyTy
         )
     }
 )
+_WHERE_MARGINS_ARE_STATED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "every-cell-has-margins": frozenset(
+            {
+                *("no row left out", "occurrences known", "one occurrence"),
+                *("lower 90 known", "lower 90 exact", "upper 90 known", "upper 90 exact"),
+                *("lower 95 known", "lower 95 exact", "upper 95 known", "upper 95 exact"),
+            }
+        ),
+        "margins-hold-the-count": frozenset(
+            {
+                *("no row left out", "count known", "count exact", "lower 95 at least 0"),
+                *("lower 90 at least lower 95", "count at least lower 90"),
+                *("upper 90 at least count", "upper 95 at least upper 90"),
+            }
+        ),
+        "no-extra-margins": frozenset(
+            {"no row left out", "row count known", "row count as public", "no row outside"}
+        ),
+        "typical-margins-as-defined": frozenset(
+            {
+                *("no row left out", "occurrences known", "one occurrence"),
+                *("half-width 90 known", "half-width 90 exact", "half-width 90 is the median"),
+                *("half-width 95 known", "half-width 95 exact", "half-width 95 is the median"),
+            }
+        ),
+        "no-extra-typical-margins": frozenset(
+            {"no row left out", "row count known", "row count as public", "no row outside"}
+        ),
+    }
+)
 
 
 def must_run(promises: Promises) -> Mapping[str, frozenset[str]]:
@@ -110,4 +141,6 @@ def must_run(promises: Promises) -> Mapping[str, frozenset[str]]:
         required |= _WHERE_REGION_GROUPS_ARE_SECRET
     if promises.region_totals_are_promised:
         required |= _WHERE_REGION_TOTALS_ARE_PROMISED
+    if promises.states_margins:
+        required |= _WHERE_MARGINS_ARE_STATED
     return MappingProxyType(required)

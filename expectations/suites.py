@@ -65,6 +65,15 @@ def among(name: str, column: str, values: tuple[object, ...]) -> Assertion:
     )
 
 
+def at_least(name: str, larger: str, smaller: str) -> Assertion:
+    """One column is nowhere below another."""
+    return Assertion(
+        name,
+        "ExpectColumnPairValuesAToBeGreaterThanB",
+        {"column_A": larger, "column_B": smaller, "or_equal": True},
+    )
+
+
 CHILDREN_SUM_TO_PARENT = Check(
     "children-sum-to-parent",
     Suite.CONSISTENCY,
@@ -225,6 +234,97 @@ REGIONS_SUM_TO_GROUPS = Check(
     ),
 )
 
+EVERY_CELL_HAS_MARGINS = Check(
+    "every-cell-has-margins",
+    Suite.MARGINS,
+    "Every released count has exactly one row of margins, of whole numbers.",
+    View.MARGINS,
+    (
+        known("occurrences", "occurrences"),
+        among("one occurrence", "occurrences", (1,)),
+        *(
+            state(f"{side} {percent}", f"{side}_{percent}")
+            for percent in (90, 95)
+            for side in ("lower", "upper")
+            for state in (known, exact)
+        ),
+    ),
+)
+
+MARGINS_HOLD_THE_COUNT = Check(
+    "margins-hold-the-count",
+    Suite.MARGINS,
+    "No lower margin is below zero, every count lies within its 90% margins, and those lie "
+    "within the 95% margins.",
+    View.MARGINS,
+    (
+        known("count", "value"),
+        exact("count", "value"),
+        Assertion(
+            "lower 95 at least 0",
+            "ExpectColumnValuesToBeBetween",
+            {"column": "lower_95", "min_value": 0},
+        ),
+        at_least("lower 90 at least lower 95", "lower_90", "lower_95"),
+        at_least("count at least lower 90", "value", "lower_90"),
+        at_least("upper 90 at least count", "upper_90", "value"),
+        at_least("upper 95 at least upper 90", "upper_95", "upper_90"),
+    ),
+)
+
+NO_EXTRA_MARGINS = Check(
+    "no-extra-margins",
+    Suite.MARGINS,
+    "There are as many rows of margins as released counts, and none outside them.",
+    View.MARGINS_EXTENT,
+    (
+        known("row count", "rows"),
+        equal("row count as public", "rows", "cells"),
+        among("no row outside", "outside", (0,)),
+    ),
+)
+
+TYPICAL_MARGINS_AS_DEFINED = Check(
+    "typical-margins-as-defined",
+    Suite.MARGINS,
+    "For every level and size the typical half-width is the median over the level's regions of "
+    "how far the margins reach from the count.",
+    View.TYPICAL_MARGINS,
+    (
+        known("occurrences", "occurrences"),
+        among("one occurrence", "occurrences", (1,)),
+        *(
+            assertion
+            for percent in (90, 95)
+            for assertion in (
+                known(f"half-width {percent}", f"half_width_{percent}"),
+                exact(f"half-width {percent}", f"half_width_{percent}"),
+                equal(
+                    f"half-width {percent} is the median",
+                    f"half_width_{percent}",
+                    f"median_{percent}",
+                ),
+            )
+        ),
+    ),
+)
+
+NO_EXTRA_TYPICAL_MARGINS = Check(
+    "no-extra-typical-margins",
+    Suite.MARGINS,
+    "There are as many rows of typical margins as levels times public sizes, and none outside.",
+    View.TYPICAL_MARGINS_EXTENT,
+    NO_EXTRA_MARGINS.assertions,
+)
+
+_OF_MARGINS = (
+    EVERY_CELL_HAS_MARGINS,
+    MARGINS_HOLD_THE_COUNT,
+    NO_EXTRA_MARGINS,
+    TYPICAL_MARGINS_AS_DEFINED,
+    NO_EXTRA_TYPICAL_MARGINS,
+)
+
 
 def checks_for(promises: Promises) -> tuple[Check, ...]:
     """The checks that these promises call for."""
@@ -241,4 +341,5 @@ def checks_for(promises: Promises) -> tuple[Check, ...]:
         ROOT_SUMS_TO_GROUPS,
         REGION_GROUPS_AS_PUBLIC if promises.region_groups_are_public else REGION_GROUPS_WITHHELD,
         *((REGIONS_SUM_TO_GROUPS,) if promises.region_totals_are_promised else ()),
+        *(_OF_MARGINS if promises.states_margins else ()),
     )

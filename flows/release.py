@@ -12,6 +12,7 @@ from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.run import RunRef
 from tasks.stages.cumulative import cumulative
 from tasks.stages.ingest import ingest
+from tasks.stages.margins import margins
 from tasks.stages.noise import noise, recall
 from tasks.stages.post_process import post_process
 from tasks.stages.publish import publish
@@ -33,7 +34,8 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
     table = measurements
     for step in run.open().plan.mechanism.steps:
         table = post_process(step.name)(run, table)
-    checks = validate(run, table)
-    bundle = publish(run, table, checks)
+    uncertainty = margins(run, measurements, table)
+    checks = validate(run, table, uncertainty)
+    bundle = publish(run, table, uncertainty, checks)
     describe_run(run, checks)
     return {"bundle": str(Path(bundle)), "checks": checks}

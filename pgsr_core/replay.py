@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from pgsr_core.canonical import table_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree, TreeError
+from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
+from pgsr_core.margins.simulation import simulate_margins
+from pgsr_core.margins.tables import bounds_hold
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
 from pgsr_core.postprocessing.protocol import PublicFacts
 from pgsr_core.verification.documents import (
@@ -37,7 +40,9 @@ from pgsr_core.verification.files import (
 from pgsr_core.verification.numbers import COUNTS, MEASUREMENTS, REGIONS
 from pgsr_core.verification.report import Item, Report
 from pgsr_core.verification.tables import (
+    MARGIN_READERS,
     Grid,
+    Reader,
     RegionRows,
     TableProblem,
     read_counts,
@@ -71,11 +76,13 @@ class Origin:
         mechanism: its steps are the stages.
         facts: all that the steps may know besides the measurements.
         measurements: regions × measured sizes.
+        margin_repetitions: how often the release is simulated for its margins; 0: it has none.
     """
 
     mechanism: Mechanism
     facts: PublicFacts
     measurements: Int
+    margin_repetitions: int = 0
 
     @property
     def digest(self) -> str:
@@ -98,6 +105,7 @@ class Origin:
             "groups of each region": (_plain(ours), _plain(theirs)),
             "scales": (ours.scales, theirs.scales),
             "measurements": (self.digest, other.digest),
+            "repetitions for margins": (self.margin_repetitions, other.margin_repetitions),
         }
         return tuple(name for name, (mine, yours) in pairs.items() if mine != yours)
 
@@ -170,6 +178,24 @@ def recompute(origin: Origin) -> Iterator[Recomputed]:
             digest=table_digest(values, table=table, tree_digest=facts.tree.digest, sizes=sizes),
             refuted=tuple(name for name, fact in result.certificate.items() if fact is False),
         )
+    if origin.margin_repetitions > 0:
+        yield from _recompute_margins(origin, values)
+
+
+def _recompute_margins(origin: Origin, counts: Int) -> Iterator[Recomputed]:
+    facts = origin.facts
+    margins = simulate_margins(
+        origin.mechanism,
+        facts,
+        origin.measurements,
+        counts,
+        repetitions=origin.margin_repetitions,
+    )
+    holds = bounds_hold(counts, margins.bounds)
+    for table, values in ((MARGINS, margins.bounds), (MARGINS_BY_LEVEL, margins.half_widths)):
+        digest = table_digest(values, table=table, tree_digest=facts.tree.digest, sizes=facts.sizes)
+        refuted = () if holds else ("counts lie within their margins",)
+        yield Recomputed(stage=table, table=table, digest=digest, refuted=refuted)
 
 
 def replay(origin: Origin, witnesses: Witnesses, *, notes: Sequence[Item] = ()) -> Replay:
@@ -218,7 +244,7 @@ def _say_measurements(report: Report, origin: Origin, said: Mapping[str, str | N
 def _say_stage(report: Report, done: Recomputed, said: Mapping[str, str | None]) -> None:
     wrong = [who for who, digest in said.items() if digest != done.digest]
     alike = f"equal to that of {_all(said)}" if said else "of which no digest was published"
-    published = done.table == COUNTS
+    published = done.table in {COUNTS, MARGINS, MARGINS_BY_LEVEL}
     report.say(
         f"recomputed:{done.table}",
         not wrong and (bool(said) or not published),
@@ -249,7 +275,17 @@ def read_published(bundle: Mapping[str, bytes] | BundleReader) -> PublishedOrigi
         mechanism = _mechanism(privacy)
         facts = _facts(files, privacy)
         measured, noisy = _read_measurements(files, facts, mechanism)
-        released = _read_counts(files, facts)
+        grid = Grid(facts.tree, facts.sizes)
+        released = _digests_of(files, COUNTS, grid, read_counts)
+        margins: dict[str, dict[str, str | None]] = {}
+        if checks.margin_repetitions > 0:
+            margins = {
+                table: {
+                    CHECKS_FILE: checks.table_digests.get(table),
+                    **_digests_of(files, table, grid, read),
+                }
+                for table, read in MARGIN_READERS.items()
+            }
     except (Malformed, FileProblem, TableProblem) as problem:
         raise NotReplayable(str(problem)) from None
     except TreeError as error:
@@ -259,10 +295,11 @@ def read_published(bundle: Mapping[str, bytes] | BundleReader) -> PublishedOrigi
         product=privacy.product,
         release=privacy.heading.release,
         generator=package.generator,
-        origin=Origin(mechanism, facts, noisy),
+        origin=Origin(mechanism, facts, noisy, checks.margin_repetitions),
         witnesses={
             MEASUREMENTS: {CHECKS_FILE: recorded.get(MEASUREMENTS), **measured},
             COUNTS: {CHECKS_FILE: recorded.get(COUNTS), **released},
+            **margins,
         },
     )
 
@@ -318,12 +355,12 @@ def _read_measurements(
     return digests, values
 
 
-def _read_counts(files: BundleFiles, facts: PublicFacts) -> dict[str, str]:
-    grid = Grid(facts.tree, facts.sizes)
+def _digests_of(files: BundleFiles, table: str, grid: Grid, read: Reader) -> dict[str, str]:
+    """The digest of each file that a table is published in."""
     digests: dict[str, str] = {}
-    for file in _forms_of(files, COUNTS):
+    for file in _forms_of(files, table):
         with files.open(file) as stream:
-            digests[file] = _digest(read_counts(stream, grid, file=file), COUNTS, grid)
+            digests[file] = _digest(read(stream, grid, file=file), table, grid)
     return digests
 
 

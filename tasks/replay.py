@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pgsr_core.errors import PgsrError
+from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.replay import (
     NotReplayable,
     Origin,
@@ -61,7 +62,8 @@ def replay_run(ref: RunRef) -> Replay:
     said: Said = {_MEASUREMENTS: {LEDGER: measurement.digest}, _RELEASED: {}}
     try:
         values = run.ledger.values(measurement)
-        origin = Origin(run.plan.mechanism, run.facts(), values)
+        repetitions = run.plan.configuration.margins.repetitions
+        origin = Origin(run.plan.mechanism, run.facts(), values, repetitions)
         _hear_store(run, said)
     except (TableTampered, MeasurementDamaged) as damage:
         return Replay((Item("origin", False, f"What the stages start from is damaged: {damage}"),))
@@ -79,6 +81,7 @@ def _hear_ledger(run: Run, said: Said) -> None:
     """Take in what the events say of each stage's table; the last word counts."""
     names = {step.name: step.name for step in run.plan.mechanism.steps}
     names[run.plan.mechanism.steps[-1].name] = _RELEASED
+    names |= {table: table for table in (MARGINS, MARGINS_BY_LEVEL)}
     for kind, facts in run.ledger.events(run.ref.product, run.ref.release):
         if kind == "computed" and facts.get("stage") in names:
             said.setdefault(names[facts["stage"]], {})[LEDGER] = facts.get("digest")
@@ -92,7 +95,11 @@ def _hear_ledger(run: Run, said: Said) -> None:
 def _hear_store(run: Run, said: Said) -> None:
     """Take in the tables of the safe store; one that is not what was recorded has no say."""
     plan = run.plan
-    stages = ["noise", *(step.name for step in plan.mechanism.steps)]
+    steps = [step.name for step in plan.mechanism.steps]
+    measured = {_MEASUREMENTS, *steps}
+    stages = ["noise", *steps]
+    if plan.configuration.margins.repetitions > 0:
+        stages += [MARGINS, MARGINS_BY_LEVEL]
     with run.safe(read_only=True) as store:
         for stage in stages:
             try:
@@ -102,7 +109,7 @@ def _hear_store(run: Run, said: Said) -> None:
                 return
             if record is None:
                 continue
-            sizes = plan.sizes if record.output.table == _RELEASED else plan.measured_sizes
+            sizes = plan.measured_sizes if record.output.table in measured else plan.sizes
             said.setdefault(record.output.table, {})[STORE] = _stored(store, record.output, sizes)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pgsr_core.attestation.provenance import exact_fraction
 from pgsr_core.attestation.strict_json import NotStrictJson, read_object
 from pgsr_core.lineage import Lineage
+from pgsr_core.margins import MARGINS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from pgsr_core.verification.files import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
@@ -104,6 +105,7 @@ class ChecksDocument:
     checks: tuple[CheckClaim, ...]
     failed_certificates: tuple[str, ...]
     table_digests: Mapping[str, str]
+    margin_repetitions: int
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,9 @@ def read_checks(content: bytes) -> ChecksDocument:
             step for step in certificates.names if certificates.inner(step).says_no()
         ),
         table_digests=fields.texts("table_digests"),
+        margin_repetitions=certificates.inner(MARGINS).whole("repetitions", least=1)
+        if MARGINS in certificates.names
+        else 0,
     )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from pgsr_core.canonical import table_digest
 from pgsr_core.hierarchy import RegionTree, TreeError
+from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
+from pgsr_core.margins.tables import bounds_hold, typical_half_widths
 from pgsr_core.verification.conditions import (
     Int,
     adds_up_in_64_bits,
@@ -24,8 +26,10 @@ from pgsr_core.verification.tables import (
     RegionRows,
     TableProblem,
     read_counts,
+    read_margins,
     read_measurements,
     read_region_rows,
+    read_typical_margins,
 )
 
 COUNTS, MEASUREMENTS, REGIONS = "group_sizes", "measurements", "regions"
@@ -59,9 +63,43 @@ def check_tables(
     if counts is None:
         report.fail("conditions", "The counts are not examined further: they cannot be read.")
         return
+    _check_margins(report, files, grid, counts, recorded)
     check_conditions(report, regions.tree, counts, groups=privacy.groups)
     if privacy.keeps_region_totals and privacy.units_are_public:
         check_region_totals(report, counts, regions.groups)
+
+
+def _check_margins(
+    report: Report, files: VouchedFiles, grid: Grid, counts: Int, recorded: Digests
+) -> None:
+    """Hold the margins of error, where the release states any, against the counts."""
+    tables = (MARGINS, MARGINS_BY_LEVEL)
+    if not any(files.forms_of(t) or t in known for t in tables for known in recorded.values()):
+        report.hold("margins", "The release states no margins of error.")
+        return
+
+    def read(stream: BinaryIO, file: str) -> Int:
+        return read_margins(stream, grid, file=file)
+
+    def read_typical(stream: BinaryIO, file: str) -> Int:
+        return read_typical_margins(stream, grid, file=file)
+
+    bounds = _check_matrix(report, files, MARGINS, grid, recorded, read)
+    typical = _check_matrix(report, files, MARGINS_BY_LEVEL, grid, recorded, read_typical)
+    report.say(
+        "margins",
+        bounds is not None and bounds_hold(counts, bounds),
+        holds="Every count lies within its 90% margins, and those within the 95% margins.",
+        else_="A count lies outside of its margins, or margins are missing or below zero.",
+    )
+    report.say(
+        "typical-margins",
+        bounds is not None
+        and typical is not None
+        and np.array_equal(typical, typical_half_widths(grid.tree, counts, bounds)),
+        holds="The typical margins of every level follow from those of its regions.",
+        else_="The typical margins do not follow from those of the regions.",
+    )
 
 
 def _check_measurements(
@@ -122,14 +160,15 @@ def _check_matrix(
 
 
 def _say_complete(report: Report, file: str, grid: Grid) -> None:
+    levels = file.startswith(MARGINS_BY_LEVEL)
+    rows = f"{grid.tree.levels} levels" if levels else f"{grid.tree.regions} regions"
     report.hold(
         f"integrality:{file}",
         f"{file} has the published columns, with whole numbers where they belong.",
     )
     report.hold(
         f"completeness:{file}",
-        f"{file} has one row for each of {grid.tree.regions} regions and "
-        f"{len(grid.sizes)} sizes, and no other.",
+        f"{file} has one row for each of {rows} and {len(grid.sizes)} sizes, and no other.",
     )
 
 

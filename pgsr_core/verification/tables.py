@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS, MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.scales import float_at_least
 
 Int = NDArray[np.int64]
@@ -27,6 +29,11 @@ TEXT, WHOLE, REAL = "text", "whole", "real"
 REGIONS_COLUMNS = {"region": TEXT, "parent": TEXT, "level": WHOLE, "name": TEXT, "groups": WHOLE}
 COUNTS_COLUMNS = {"level": WHOLE, "region": TEXT, "size": WHOLE, "count": WHOLE}
 MEASURED_COLUMNS = {"level": WHOLE, "region": TEXT, "size": WHOLE, "value": WHOLE, "scale": REAL}
+MARGINS_COLUMNS = {
+    **{"level": WHOLE, "region": TEXT, "size": WHOLE},
+    **dict.fromkeys(BOUNDS, WHOLE),
+}
+TYPICAL_COLUMNS = {"level": WHOLE, "size": WHOLE, **dict.fromkeys(HALF_WIDTHS, WHOLE)}
 _ARROW_TYPES = {
     TEXT: pa.dictionary(pa.int32(), pa.string()),
     WHOLE: pa.int64(),
@@ -76,6 +83,12 @@ class RegionRows:
     groups: tuple[int | None, ...]
 
 
+class Reader(Protocol):
+    """Reads one file of a table into an array."""
+
+    def __call__(self, stream: BinaryIO, grid: Grid, *, file: str) -> Int: ...
+
+
 def read_region_rows(stream: BinaryIO, *, file: str) -> RegionRows:
     """Read the region table.
 
@@ -106,7 +119,38 @@ def read_counts(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
         matrix = _Matrix(grid, file)
         for batch in _batches(stream, COUNTS_COLUMNS, file=file, at_most=grid.cells):
             matrix.put(batch, "count")
+        return matrix.first()
+
+
+def read_margins(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
+    """Read the margins of every cell into (bounds × regions × sizes).
+
+    Raises:
+        TableProblem: it cannot be read, or cells are missing, extra or twice.
+    """
+    with _as_table_problem(file):
+        matrix = _Matrix(grid, file, values=len(BOUNDS))
+        for batch in _batches(stream, MARGINS_COLUMNS, file=file, at_most=grid.cells):
+            matrix.put(batch, *BOUNDS)
         return matrix.finish()
+
+
+def read_typical_margins(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
+    """Read the typical margins into (half-widths × levels × sizes).
+
+    Raises:
+        TableProblem: it cannot be read, or rows are missing, extra or twice.
+    """
+    with _as_table_problem(file):
+        matrix = _Matrix(grid, file, values=len(HALF_WIDTHS), by_level=True)
+        for batch in _batches(stream, TYPICAL_COLUMNS, file=file, at_most=grid.cells):
+            matrix.put(batch, *HALF_WIDTHS)
+        return matrix.finish()
+
+
+MARGIN_READERS: Mapping[str, Reader] = MappingProxyType(
+    {MARGINS: read_margins, MARGINS_BY_LEVEL: read_typical_margins}
+)
 
 
 def read_measurements(
@@ -135,49 +179,58 @@ def read_measurements(
             found = _view(batch.column("scale"))
             if not np.all((found == nearest[levels]) | (found == above[levels])):
                 raise TableProblem("scales", f"{file} has a scale that is not its level's")
-        return matrix.finish()
+        return matrix.first()
 
 
 class _Matrix:
-    """Fills a matrix batch by batch; every cell must come from exactly one row."""
+    """Fills a stack of matrices batch by batch; every cell must come from exactly one row."""
 
-    def __init__(self, grid: Grid, file: str) -> None:
-        if grid.cells > MOST_CELLS:
+    def __init__(self, grid: Grid, file: str, *, values: int = 1, by_level: bool = False) -> None:
+        rows = grid.tree.levels if by_level else grid.tree.regions
+        if rows * len(grid.sizes) > MOST_CELLS:
             raise TableProblem("completeness", f"{file} would have more than {MOST_CELLS} cells")
         self._grid = grid
         self._file = file
-        self._values = np.zeros((grid.tree.regions, len(grid.sizes)), dtype=np.int64)
-        self._seen = np.zeros(grid.cells, dtype=np.bool_)
+        self._by_level = by_level
+        self._values = np.zeros((values, rows, len(grid.sizes)), dtype=np.int64)
+        self._seen = np.zeros(rows * len(grid.sizes), dtype=np.bool_)
         self._rows = 0
 
-    def put(self, batch: Any, column: str) -> Int:
+    def put(self, batch: Any, *columns: str) -> Int:
         """Take in a batch; return the level, from 0, of each of its rows."""
         tree, sizes = self._grid.tree, self._grid.sizes
         if any(cells.null_count for cells in batch.columns):
             raise TableProblem("completeness", f"{self._file} has an empty cell")
-        region = _region_numbers(batch.column("region"), tree.index)
+        levels = _integers(batch, "level") - 1
+        row = levels if self._by_level else _region_numbers(batch.column("region"), tree.index)
         size = _integers(batch, "size")
-        if np.any(region < 0) or np.any((size < sizes.start) | (size >= sizes.stop)):
+        unknown = (row < 0) | (row >= self._values.shape[1])
+        if np.any(unknown | (size < sizes.start) | (size >= sizes.stop)):
             raise TableProblem(
                 "completeness", f"{self._file} has a row for an unknown region or size"
             )
-        levels: Int = tree.level[region]
-        if not np.array_equal(_integers(batch, "level"), levels + 1):
+        if not self._by_level and not np.array_equal(levels, tree.level[row]):
             raise TableProblem("completeness", f"{self._file} has a region at another level")
-        cell = region * len(sizes) + (size - sizes.start)
-        self._values.reshape(-1)[cell] = _integers(batch, column)
+        cell = row * len(sizes) + (size - sizes.start)
+        for matrix, column in zip(self._values, columns, strict=True):
+            matrix.reshape(-1)[cell] = _integers(batch, column)
         self._seen[cell] = True
         self._rows += batch.num_rows
         return levels
 
     def finish(self) -> Int:
-        """Return the matrix once it is complete."""
+        """Return the stack once it is complete."""
         # As many rows as cells and every cell seen: each stands in exactly one row.
-        if self._rows != self._grid.cells or not self._seen.all():
+        if self._rows != self._seen.size or not self._seen.all():
             raise TableProblem(
                 "completeness", f"{self._file} lacks the row of a cell, or has one twice"
             )
         return self._values
+
+    def first(self) -> Int:
+        """Return the only matrix of a stack of one."""
+        values: Int = self.finish()[0]
+        return values
 
 
 def _region_numbers(column: Any, index: Mapping[str, int]) -> Int:

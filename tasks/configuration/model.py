@@ -28,6 +28,7 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
 MEMORY = re.compile(r"[1-9][0-9]{0,5}(MB|GB|MiB|GiB)")
 FROM_DATA = "from-data"
 LARGEST_MAX_SIZE = 1_000_000
+MOST_REPETITIONS = 1_000
 # Date directives have one width each, so a name that is safe on one day is safe on all.
 _ANY_DAY = date(2000, 1, 1)
 
@@ -177,6 +178,12 @@ class Publish(Section):
         return formats
 
 
+class Margins(Section):
+    """Margins of error: how often the release is simulated; 0 publishes none."""
+
+    repetitions: int = Field(default=20, ge=0, le=MOST_REPETITIONS)
+
+
 class Resources(Section):
     """Limits for the machine's sake; they change no result."""
 
@@ -203,6 +210,7 @@ class Configuration(Section):
     sizes: Sizes
     privacy: Privacy
     mechanism: str = "cumulative"
+    margins: Margins = Margins()
     publish: Publish
     replaces: Identifier | None = None
     resources: Resources = Resources()

@@ -108,15 +108,17 @@ def _table_resource(folder: Path, table: Table, form: str) -> dict[str, Any]:
 
 
 def _schema(table: Table, form: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "fields": [_field(column) for column in table.columns],
+        "primaryKey": list(table.key),
+    }
+    if "region" not in table.key:
+        return schema
     column = "parent" if table.name == "regions" else "region"
     reference: dict[str, Any] = {"fields": ["region"]}
     if table.name != "regions":
         reference = {"resource": f"regions-{form}", **reference}
-    return {
-        "fields": [_field(column) for column in table.columns],
-        "primaryKey": list(table.key),
-        "foreignKeys": [{"fields": [column], "reference": reference}],
-    }
+    return {**schema, "foreignKeys": [{"fields": [column], "reference": reference}]}
 
 
 def _field(column: Column) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class BundleFacts:
         certificates: for each post-processing step the evidence that it did its work.
         digests: canonical digest of each public-safe table.
         lineage: the releases that it replaces, or whose measurements it rests on.
+        margin_repetitions: how often the release was simulated for its margins of error; 0: it
+            states none.
     """
 
     product: str
@@ -120,6 +122,7 @@ class BundleFacts:
     certificates: Mapping[str, Mapping[str, Fact]]
     digests: Mapping[str, str]
     lineage: Lineage = field(default_factory=Lineage)
+    margin_repetitions: int = 0
 
     def __post_init__(self) -> None:
         """Refuse claims that do not follow from one another.
@@ -143,6 +146,11 @@ class BundleFacts:
         for facts in self.levels:
             if facts.cells != facts.regions * len(self.measured_sizes):
                 raise InconsistentFacts("a level has another number of cells than regions × sizes")
+
+    @property
+    def states_margins(self) -> bool:
+        """Whether margins of error are published beside the counts."""
+        return self.margin_repetitions > 0
 
     @property
     def sizes(self) -> range:

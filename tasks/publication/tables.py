@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.hierarchy import SHOWN_ROWS
+from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.scales import float_at_least
 from tasks.publication.errors import FormulaLikeName, InconsistentFacts
@@ -70,7 +71,8 @@ _REGION = Column("region", "string", "Id of the region.")
 
 def published_tables(facts: BundleFacts) -> tuple[Table, ...]:
     """Describe every table of a bundle, in the order in which they are listed."""
-    return (_regions(facts), _group_sizes(facts), _measurements(facts))
+    tables = (_regions(facts), _group_sizes(facts), _measurements(facts))
+    return (*tables, _margins(facts), _margins_by_level(facts)) if facts.states_margins else tables
 
 
 def _regions(facts: BundleFacts) -> Table:
@@ -102,13 +104,7 @@ def _group_sizes(facts: BundleFacts) -> Table:
         columns=(
             _LEVEL,
             _REGION,
-            Column(
-                "size",
-                "integer",
-                f"Size of the groups; {facts.largest_size} stands for "
-                f"{facts.largest_size} and more.",
-                minimum=facts.smallest_size,
-            ),
+            _size(facts),
             Column("count", "integer", "Number of groups of that size.", minimum=0),
         ),
         key=("region", "size"),
@@ -116,6 +112,66 @@ def _group_sizes(facts: BundleFacts) -> Table:
             SELECT r."level", r.region, t.size, t.value AS "count"
             FROM group_sizes AS t JOIN regions AS r USING (region_index)
             ORDER BY t.region_index, t.size
+        """,
+    )
+
+
+def _size(facts: BundleFacts) -> Column:
+    top = facts.largest_size
+    words = f"Size of the groups; {top} stands for {top} and more."
+    return Column("size", "integer", words, minimum=facts.smallest_size)
+
+
+def _margins(facts: BundleFacts) -> Table:
+    bounds = [
+        Column(
+            f"{side}_{percent}",
+            "integer",
+            f"{words} end of the {percent}% interval for the true number of groups.",
+            minimum=0,
+        )
+        for percent in (90, 95)
+        for side, words in (("lower", "Lower"), ("upper", "Upper"))
+    ]
+    return Table(
+        name=MARGINS,
+        title="Margins of error",
+        description=(
+            "For every released count an interval that holds the true number of groups with 90% "
+            f"and with 95% confidence, from {facts.margin_repetitions} simulations of the whole "
+            "release. Computed from the measurements alone, at no cost to privacy; one row for "
+            "every region and size."
+        ),
+        columns=(_LEVEL, _REGION, _size(facts), *bounds),
+        key=("region", "size"),
+        query="""
+            SELECT r."level", r.region, t.size, t.lower_90, t.upper_90, t.lower_95, t.upper_95
+            FROM margins AS t JOIN regions AS r USING (region_index)
+            ORDER BY t.region_index, t.size
+        """,
+    )
+
+
+def _margins_by_level(facts: BundleFacts) -> Table:
+    half_widths = [
+        Column(
+            f"half_width_{percent}",
+            "integer",
+            f"How far the {percent}% interval reaches from its count, on its longer side: the "
+            "median over the level's regions.",
+            minimum=0,
+        )
+        for percent in (90, 95)
+    ]
+    return Table(
+        name=MARGINS_BY_LEVEL,
+        title="Typical margins of error",
+        description="The typical margins of error; one row for every level and size.",
+        columns=(_LEVEL, _size(facts), *half_widths),
+        key=("level", "size"),
+        query="""
+            SELECT level_index + 1 AS "level", size, half_width_90, half_width_95
+            FROM margins_by_level ORDER BY level_index, size
         """,
     )
 
@@ -232,12 +288,18 @@ def _refuse_other_rows(connection: duckdb.DuckDBPyConnection, facts: BundleFacts
     ).fetchall()
     if found != [(level.level, level.regions) for level in facts.levels]:
         raise InconsistentFacts("the table regions has other levels than the facts")
-    for table, sizes in (("group_sizes", facts.sizes), ("measurements", facts.measured_sizes)):
+    tables = {
+        "group_sizes": ("value", facts.sizes),
+        "measurements": ("value", facts.measured_sizes),
+    }
+    if facts.states_margins:
+        tables[MARGINS] = ("lower_90 + upper_90 + lower_95 + upper_95", facts.sizes)
+    for table, (values, sizes) in tables.items():
         row = connection.execute(
             f"""
-            SELECT count(*), count(t.value), count(r.region_index), min(size), max(size)
+            SELECT count(*), count({values}), count(r.region_index), min(size), max(size)
             FROM {table} AS t LEFT JOIN regions AS r USING (region_index)
-            """  # noqa: S608 (the table is one of two constants)
+            """  # noqa: S608 (table and values are constants)
         ).fetchone()
         cells = facts.regions * len(sizes)
         if row != (cells, cells, cells, sizes.start, sizes.stop - 1):

@@ -11,6 +11,7 @@ from typing import Any
 from pgsr_core.attestation.provenance import LedgerHead
 from pgsr_core.budget import Account
 from pgsr_core.lineage import Lineage
+from pgsr_core.margins import MARGINS
 from tasks import failpoints, operator
 from tasks.boundary import stage
 from tasks.publication.bundle import build_bundle
@@ -26,13 +27,16 @@ from tasks.publication.place import (
 )
 from tasks.publication.signing import sign_bundle, signing_key
 from tasks.run import Run, RunRef
+from tasks.stages.margins import MarginTables
 from tasks.storage.tables import MatrixStore, TableRef
 
 STAGE = "publish"
 
 
 @stage(STAGE, retry=True)
-def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
+def publish(
+    ref: RunRef, table: TableRef, margins: MarginTables | None, checks: list[dict[str, Any]]
+) -> str:
     """Publish the validated table; the same release published before is left as it is.
 
     Raises:
@@ -42,9 +46,14 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
     run = ref.open()
     plan = run.plan
     destination = plan.destination
-    digests = _digests(run, table)
+    of_margins = {} if margins is None else margins.digests
+    digests = {
+        "measurements": run.measurement().digest,
+        table.table: table.digest,
+        **of_margins,
+    }
     key = signing_key(plan)
-    validated = {"digest": table.digest, "passed": True}
+    validated = {"digest": table.digest, "margins": of_margins, "passed": True}
     if not run.ledger.has_event("validated", ref.product, ref.release, **validated):
         raise GateNotPassed(())
     if is_published(destination) and recorded_digests(destination) == digests:
@@ -57,6 +66,8 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
             with run.safe_connection(writable_folder=staging.folder) as connection:
                 store = MatrixStore(connection, run.tree)
                 store.read(table, sizes=plan.sizes)  # what is published is what was judged
+                if margins is not None:
+                    margins.check(store, sizes=plan.sizes)
                 facts = _bundle_facts(run, store, checks, digests)
                 formats = plan.configuration.publish.formats
                 build_bundle(connection, staging.bundle, facts, formats=formats)
@@ -76,10 +87,6 @@ def publish(ref: RunRef, table: TableRef, checks: list[dict[str, Any]]) -> str:
     return str(published.folder)
 
 
-def _digests(run: Run, table: TableRef) -> dict[str, str]:
-    return {"measurements": run.measurement().digest, table.table: table.digest}
-
-
 def _bundle_facts(
     run: Run, store: MatrixStore, checks: list[dict[str, Any]], digests: dict[str, str]
 ) -> BundleFacts:
@@ -87,7 +94,9 @@ def _bundle_facts(
     configuration = plan.configuration
     measurement = run.measurement()
     account: Account = run.ledger.account(configuration.population.name)
-    records = {step.name: store.record(step.name) for step in plan.mechanism.steps}
+    repetitions = configuration.margins.repetitions
+    stages = [step.name for step in plan.mechanism.steps] + [MARGINS] * (repetitions > 0)
+    records = {name: store.record(name) for name in stages}
     return BundleFacts(
         product=plan.product,
         release=plan.release,
@@ -129,4 +138,5 @@ def _bundle_facts(
             replaces=configuration.replaces,
             reposted_from=measurement.release if measurement.release != plan.release else None,
         ),
+        margin_repetitions=repetitions,
     )

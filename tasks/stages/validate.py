@@ -12,6 +12,7 @@ from pgsr_core.errors import Refused
 from tasks import operator
 from tasks.boundary import stage
 from tasks.run import RunRef
+from tasks.stages.margins import MarginTables
 from tasks.storage.tables import MatrixStore, TableRef
 
 STAGE = "validate"
@@ -30,8 +31,8 @@ class GateFailed(Refused):
 
 
 @stage(STAGE, retry=True)
-def validate(ref: RunRef, table: TableRef) -> list[dict[str, Any]]:
-    """Run every gate on the table to be published; the outcomes go on record with its digest.
+def validate(ref: RunRef, table: TableRef, margins: MarginTables | None) -> list[dict[str, Any]]:
+    """Run every gate on the tables to be published; the outcomes go on record with the digests.
 
     Raises:
         GateFailed: the names of the checks that did not hold.
@@ -41,9 +42,12 @@ def validate(ref: RunRef, table: TableRef) -> list[dict[str, Any]]:
     with run.safe_connection() as connection:
         store = MatrixStore(connection, run.tree)
         store.read(table, sizes=plan.sizes)  # what is judged is what the last step wrote
+        if margins is not None:
+            margins.check(store, sizes=plan.sizes)
         promises = Promises(
             facts=run.facts(),
             keeps_region_totals=plan.mechanism.keeps_region_totals,
+            states_margins=margins is not None,
         )
         report = run_gates(connection, promises)
     outcomes = [asdict(outcome) for outcome in report.outcomes]
@@ -52,6 +56,7 @@ def validate(ref: RunRef, table: TableRef) -> list[dict[str, Any]]:
         ref.product,
         ref.release,
         digest=table.digest,
+        margins={} if margins is None else margins.digests,
         passed=report.passed,
         checks={outcome["name"]: outcome["passed"] for outcome in outcomes},
     )

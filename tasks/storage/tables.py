@@ -1,4 +1,4 @@
-"""Tables of a run in DuckDB: (regions × sizes) matrices, the regions, and the stages done.
+"""Tables of a run in DuckDB: matrices by region or level and size, the regions, the stages done.
 
 A stage's table and the record that it is done are written in one transaction, so a killed run
 has either both or neither. Every read is checked against the recorded digest.
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pgsr_core.canonical import table_digest
 from pgsr_core.errors import Refused
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS, MARGINS, MARGINS_BY_LEVEL
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Int = NDArray[np.int64]
 CELLS_A_WRITE = 4_000_000
 ROWS_A_READ = 1_000_000
-_MATRIX_COLUMNS = [("region_index", "INTEGER"), ("size", "INTEGER"), ("value", "BIGINT")]
 TABLE_NAME = re.compile(r"[a-z][a-z_]{0,62}")
 
 
@@ -59,8 +59,35 @@ class StageRecord:
     certificate: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a table in DuckDB: a row number, a size, and what stands in each cell.
+
+    Attributes:
+        values: one column for each matrix of a stack.
+        by_level: whether a row of a matrix is a level, not a region.
+    """
+
+    values: tuple[str, ...] = ("value",)
+    by_level: bool = False
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Names and types, in order."""
+        rows = "level_index" if self.by_level else "region_index"
+        return [(rows, "INTEGER"), ("size", "INTEGER"), *((name, "BIGINT") for name in self.values)]
+
+
+MATRIX = Layout()
+# All other tables are plain matrices.
+LAYOUTS = {MARGINS: Layout(BOUNDS), MARGINS_BY_LEVEL: Layout(HALF_WIDTHS, by_level=True)}
+
+
 class MatrixStore:
     """The (regions × sizes) tables of one database of a run.
+
+    A table of several values a cell is a stack of matrices: its arrays have one more dimension,
+    the first.
 
     Args:
         connection: an open database.
@@ -115,26 +142,29 @@ class MatrixStore:
 
     def _read_matrix(self, name: str, sizes: range) -> Int:
         """Place every row in its cell; anything but one row a cell is an error."""
-        values = np.zeros((self._tree.regions, len(sizes)), dtype=np.int64)
-        seen = np.zeros(values.shape, dtype=np.bool_)
+        layout = LAYOUTS.get(name, MATRIX)
+        height = self._tree.levels if layout.by_level else self._tree.regions
+        seen = np.zeros((height, len(sizes)), dtype=np.bool_)
+        values = np.zeros((len(layout.values), *seen.shape), dtype=np.int64)
         rows = 0
         relation = self._connection.sql(f"SELECT * FROM {name}")  # noqa: S608 (checked)
         # Only these: a fraction would be cut, and another column would be read by others.
-        if list(zip(relation.columns, map(str, relation.types), strict=True)) != _MATRIX_COLUMNS:
+        if list(zip(relation.columns, map(str, relation.types), strict=True)) != layout.columns:
             raise ValueError("columns")
         for batch in relation.to_arrow_reader(ROWS_A_READ):
-            regions, columns, cells = (column.to_numpy() for column in batch.columns)
+            regions, columns, *stack = (column.to_numpy() for column in batch.columns)
             places = columns - sizes.start
             # A negative index would count from the end.
             if min(regions.min(), places.min()) < 0:
                 raise ValueError("range")
-            values[regions, places] = cells
+            for matrix, cells in zip(values, stack, strict=True):
+                matrix[regions, places] = cells
             seen[regions, places] = True
-            rows += len(cells)
+            rows += len(regions)
         # As many rows as cells and every cell seen: each stands in exactly one row.
-        if rows != values.size or not seen.all():
+        if rows != seen.size or not seen.all():
             raise ValueError("rows")
-        return values
+        return values if len(layout.values) > 1 else values[0]
 
     def digest(self, table: str, values: Int, *, sizes: range) -> str:
         """The digest under which a matrix is recorded."""
@@ -171,23 +201,18 @@ class MatrixStore:
     def _write_matrix(self, table: str, values: Int, sizes: range) -> None:
         import pyarrow as pa
 
-        name = _plain(table)
-        self._connection.execute(
-            f"CREATE OR REPLACE TABLE {name} "
-            "(region_index INTEGER NOT NULL, size INTEGER NOT NULL, value BIGINT NOT NULL)"
-        )
-        step = max(1, CELLS_A_WRITE // max(1, len(sizes)))
+        name, layout = _plain(table), LAYOUTS.get(table, MATRIX)
+        stack = values if len(layout.values) > 1 else values[np.newaxis]
+        declared = ", ".join(f"{column} {kind} NOT NULL" for column, kind in layout.columns)
+        self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({declared})")
+        step = max(1, CELLS_A_WRITE // max(1, stack.shape[0] * len(sizes)))
         columns = np.arange(sizes.start, sizes.stop, dtype=np.int32)
-        for start in range(0, values.shape[0], step):
-            block = values[start : start + step]
-            regions = np.arange(start, start + block.shape[0], dtype=np.int32)
-            frame = pa.table(
-                {
-                    "region_index": np.repeat(regions, len(sizes)),
-                    "size": np.tile(columns, block.shape[0]),
-                    "value": np.ascontiguousarray(block).ravel(),
-                }
-            )
+        for start in range(0, stack.shape[1], step):
+            block = stack[:, start : start + step]
+            regions = np.arange(start, start + block.shape[1], dtype=np.int32)
+            keys = [np.repeat(regions, len(sizes)), np.tile(columns, block.shape[1])]
+            cells = [np.ascontiguousarray(matrix).ravel() for matrix in block]
+            frame = pa.table([*keys, *cells], names=[column for column, _ in layout.columns])
             self._connection.register("incoming", frame)
             self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608 (checked)
             self._connection.unregister("incoming")

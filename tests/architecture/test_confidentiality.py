@@ -16,8 +16,9 @@ RIGHT_OF_THE_BARRIER = sorted(
         *(ROOT / "tasks" / "publication").rglob("*.py"),
         *(
             ROOT / "tasks" / "stages" / f"{name}.py"
-            for name in ("post_process", "validate", "publish")
+            for name in ("post_process", "margins", "validate", "publish")
         ),
+        *(ROOT / "pgsr_core" / "margins").rglob("*.py"),
     ]
 )
 

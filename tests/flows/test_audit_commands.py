@@ -187,7 +187,7 @@ def test_the_log_tells_who_did_what_when_what_was_spent_and_which_checks_passed(
     [measured] = [event for event in said["events"] if event["kind"] == "measured"]
     assert measured["facts"]["epsilon"] == "1/2"
     jobs = {json.loads(line)["job"]["name"] for line in lineage.read_text().splitlines()}
-    stages = ("noise", "isotonic", "cpwl", "validate", "publish")
+    stages = ("noise", "isotonic", "cpwl", "margins", "margins_by_level", "validate", "publish")
     assert jobs == {f"household-sizes.{stage}" for stage in stages}
     shown = released("audit", "log", "--kind", "measured", "--kind", "validated")
     assert shown.returncode == 0

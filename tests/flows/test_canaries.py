@@ -32,7 +32,10 @@ sizes: {{max: 6, largest_contribution: {10**6}}}
 privacy: {{epsilon: "2", neighbours: add-remove, split: uniform}}
 publish: {{to: public}}
 """
-STAGES = ["recall", "ingest", "cumulative", "noise", "isotonic", "cpwl", "validate", "publish"]
+STAGES = [
+    *("recall", "ingest", "cumulative", "noise", "isotonic", "cpwl", "margins"),
+    *("validate", "publish"),
+]
 
 
 @pytest.fixture
@@ -169,7 +172,7 @@ def test_nothing_confidential_leaves_its_zone_when_a_stage_fails(
 
 def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a stage die of an unforeseen error whose text, cause and frames hold the canaries."""
-    from tasks.stages import cumulative, ingest, noise, post_process, publish, validate
+    from tasks.stages import cumulative, ingest, margins, noise, post_process, publish, validate
 
     def explode(*_args: object, **_kwargs: object) -> None:
         secret = f"{PERSON}1 of {UNIT}2 has {QUANTITY}"
@@ -185,6 +188,7 @@ def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "noise": (noise, "_draw"),
         "isotonic": (post_process, "_compute"),
         "cpwl": (post_process, "_compute"),
+        "margins": (margins, "simulate_margins"),
         "validate": (validate, "run_gates"),
         "publish": (publish, "build_bundle"),
     }[stage]
@@ -198,5 +202,5 @@ def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, name, only_here)
     steps = (post_process.post_process("isotonic"), post_process.post_process("cpwl"))
     stages = (noise.recall, ingest.ingest, cumulative.cumulative, *steps)
-    for task in (*stages, validate.validate, publish.publish):
+    for task in (*stages, margins.margins, validate.validate, publish.publish):
         monkeypatch.setattr(task, "retries", 0)
