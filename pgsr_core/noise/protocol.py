@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Int = NDArray[np.int64]
 Progress = Callable[[int], None]
+DISTRIBUTION = "double-geometric"
 
 
 class Sampler(Protocol):

@@ -1,0 +1,1 @@
+"""What all releases of one population cost together, more tightly than by adding up."""
