@@ -26,6 +26,7 @@ from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
+from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
@@ -120,7 +121,11 @@ class ReleasePlan(Section):
         return resolve_source(self.configuration.source, folder=Path(self.folder), slot=self.slot)
 
     def measurement_descriptor(self, source_digest: str) -> dict[str, object]:
-        """Everything that the draw depends on; post-processing is not part of it."""
+        """Everything that the draw depends on; post-processing is not part of it.
+
+        The noise follows from the rest. It is said all the same, so that whoever accounts for it
+        later does not depend on the sensitivity that a later version would compute.
+        """
         configuration = self.configuration
         return {
             "population": configuration.population.name,
@@ -136,11 +141,18 @@ class ReleasePlan(Section):
             "units": self.units_digest or "from-data",
             "simulation": configuration.simulate,
             "source": source_digest,
+            "noise": {
+                "distribution": DISTRIBUTION,
+                "sensitivity": self.sensitivity,
+                "scales": [str(scale) for scale in self.scales],
+            },
         }
 
     def measurement_key(self, source_digest: str) -> str:
-        """The digest of the descriptor: one key, one draw."""
-        return json_digest(self.measurement_descriptor(source_digest))
+        """The digest of what decides the descriptor: one key, one draw."""
+        descriptor = self.measurement_descriptor(source_digest)
+        del descriptor["noise"]
+        return json_digest(descriptor)
 
 
 @dataclass(frozen=True)

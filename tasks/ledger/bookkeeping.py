@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from pgsr_core.canonical import json_digest
 from pgsr_core.chain import Event
 from tasks.ledger.reposts import REPOSTED
 from tasks.ledger.schema import charges, measurements, populations
@@ -29,14 +30,13 @@ def contradictions(connection: Connection, events: Iterable[Event]) -> list[str]
             *_of_reposts(measured, reposted),
             *_of_budgets(connection, budgets),
         ]
-    except (ValueError, ZeroDivisionError):
-        return ["a charge, measurement or budget holds what is no amount"]
+    except (TypeError, ValueError, ZeroDivisionError):
+        return ["a charge, measurement or budget holds what cannot be read"]
 
 
 def _of_measurements(connection: Connection, measured: Sequence[Event]) -> Iterator[str]:
     told = {str(event.facts.get("key")): event for event in measured}
-    columns = [column for column in measurements.c if column.name != "descriptor"]
-    committed = select(*columns).where(measurements.c.digest.is_not(None))
+    committed = select(measurements).where(measurements.c.digest.is_not(None))
     held = {row.key: row for row in connection.execute(committed)}
     charged = {row.key: row for row in connection.execute(select(charges))}
     if len(told) != len(measured):
@@ -56,6 +56,7 @@ def _of_measurements(connection: Connection, measured: Sequence[Event]) -> Itera
 def _differences(event: Event, row: Row[Any], charge: Row[Any]) -> Iterator[str]:
     name = f"{event.product}/{event.release}"
     facts = event.facts
+    described = json_digest(row.descriptor)
     held = {
         "product": (row.product, event.product),
         "release": (row.release, event.release),
@@ -68,6 +69,7 @@ def _differences(event: Event, row: Row[Any], charge: Row[Any]) -> Iterator[str]
         # Events of version 0.1 do not say these.
         "groups": (row.groups, facts.get("groups", row.groups)),
         "simulation": (row.simulation, facts.get("simulation", row.simulation)),
+        "descriptor": (described, facts.get("descriptor", described)),
     }
     for what, (stored, told) in held.items():
         if stored != told:

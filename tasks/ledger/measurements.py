@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError, Refused, Unavailable
 from tasks.ledger.accounts import account_of, introduce
 from tasks.ledger.bookkeeping import MEASURED
@@ -65,10 +66,11 @@ class MeasurementDamaged(Refused):
 
 @dataclass(frozen=True)
 class MeasurementRequest:
-    """What is to be measured: the descriptor's digest is the measurement key.
+    """What is to be measured: the digest of what decides it is the measurement key.
 
     Attributes:
         epsilon: what is charged; zero for a simulation, which is not private at any ε.
+        descriptor: what is measured, and with which noise; the ledger keeps it.
         budget: the population's budget, should the ledger not know it yet.
     """
 
@@ -233,6 +235,7 @@ def commit(writer: Writer, reservation: Reservation, drawn: Drawn) -> Measuremen
         sampler=drawn.sampler,
         groups=drawn.groups,
         simulation=drawn.simulation,
+        descriptor=json_digest(request.descriptor),
     )
     committed = find(connection, request.product, request.release)
     if committed is None:

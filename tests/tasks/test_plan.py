@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import date
 from fractions import Fraction
 from types import MappingProxyType
 
 import pytest
 
+from pgsr_core.accounting.composition import ChargedRelease
+from pgsr_core.canonical import canonical_json, json_digest
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.scales import expected_absolute_noise
 from tasks.configuration import model, plan
@@ -244,6 +247,24 @@ def test_a_stored_plan_with_an_unknown_key_is_refused(folder):
         ReleasePlan.model_validate_json(text[:-1] + ',"redraw":true}')
 
 
+@pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_what_the_ledger_is_told_explains_the_charge_to_the_accountant(
+    folder, mechanism, neighbours
+):
+    decided = planned(
+        folder,
+        mechanism=mechanism,
+        privacy=f"{{epsilon: 3/5, neighbours: {neighbours}, split: [1/2, 1/3, 1/6]}}",
+    ).plan
+    descriptor = json.loads(canonical_json(decided.measurement_descriptor("source")))
+    release = ChargedRelease.from_descriptor(decided.cost, descriptor)
+    assert release.neighbours == neighbours
+    assert release.measured is not None
+    assert release.measured.scales == decided.scales
+    assert release.measured.query == decided.mechanism.query
+
+
 # --- the measurement key --------------------------------------------------------------------
 
 
@@ -315,6 +336,13 @@ def test_two_mechanisms_that_differ_in_post_processing_share_one_draw(folder, mo
     monkeypatch.setattr(model, "MECHANISMS", known)
     monkeypatch.setattr(plan, "MECHANISMS", known)
     assert key_of(folder, mechanism="twin") == before
+
+
+def test_the_key_does_not_depend_on_what_follows_from_the_rest(folder):
+    decided = planned(folder).plan
+    descriptor = decided.measurement_descriptor("source")
+    assert descriptor.pop("noise")["scales"] == [str(scale) for scale in decided.scales]
+    assert decided.measurement_key("source") == json_digest(descriptor)
 
 
 def test_the_source_digest_changes_with_bytes_columns_and_key_but_not_with_names(folder):
