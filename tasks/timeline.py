@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pgsr_core.chain import GENESIS, Event, Head
+from tasks.ledger.bookkeeping import RAISED
 from tasks.storage.zones import Home
 
 if TYPE_CHECKING:
@@ -110,6 +111,12 @@ def moment(event: Event) -> str:
 
 def describe(event: Event) -> str:
     """Say in a line what an event is about, besides spending and checks."""
+    if event.kind == RAISED:
+        facts = event.facts
+        return (
+            f"budget of population {facts.get('population')} raised from {facts.get('before')} to "
+            f"{facts.get('budget')}: {facts.get('reason')}"
+        )
     said = {
         name: value
         for name, value in event.facts.items()

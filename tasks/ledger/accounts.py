@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -12,9 +15,26 @@ from tasks.ledger.bookkeeping import POPULATION, RAISED
 from tasks.ledger.events import Writer
 from tasks.ledger.schema import charges, measurements, populations
 
+LONGEST_REASON = 1000
+
 
 class NotARaise(Refused):
     """A budget was to be set to what it is or less; nothing was changed."""
+
+
+class NoReason(PgsrError):
+    """A budget was to be raised without a reason that can be read; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a release spent, and the description of what it measured."""
+
+    product: str
+    release: str
+    epsilon: Fraction
+    sampler: str
+    descriptor: Mapping[str, Any]
 
 
 def introduce(
@@ -27,17 +47,20 @@ def introduce(
     writer.append(POPULATION, product, release, population=population, budget=str(budget))
 
 
-def raise_budget(writer: Writer, population: str, budget: Fraction, *, reason: str) -> None:
-    """Raise a population's budget, with the reason on record.
+def raise_budget(writer: Writer, population: str, budget: Fraction, *, reason: str) -> Fraction:
+    """Raise a population's budget, with the reason on record; returns what it was before.
 
     Raises:
         NotARaise: it is not more than before.
+        NoReason: the reason is empty, too long, or holds what is not text.
     """
-    before = account_of(writer.connection, population, now=writer.now).budget
-    if budget <= before:
+    _require_reason(reason)
+    account = account_of(writer.connection, population, now=writer.now)
+    if budget <= account.budget:
         raise NotARaise(
-            f"the budget of population {population} is {show(before)}, and {show(budget)} would "
-            "not raise it. Remedy: name a larger budget."
+            f"the budget of population {population} is {show(account.budget)}, of which "
+            f"{show(account.spent)} is spent and {show(account.reserved)} reserved. A budget is "
+            f"never lowered, and {show(budget)} is not more. Remedy: name a larger budget."
         )
     writer.connection.execute(
         update(populations).where(populations.c.name == population).values(budget=budget)
@@ -47,10 +70,11 @@ def raise_budget(writer: Writer, population: str, budget: Fraction, *, reason: s
         None,
         None,
         population=population,
-        before=str(before),
+        before=str(account.budget),
         budget=str(budget),
         reason=reason,
     )
+    return account.budget
 
 
 def account_of(
@@ -84,15 +108,30 @@ def accounts(connection: Connection, *, now: float) -> tuple[Account, ...]:
     return tuple(account_of(connection, name, now=now) for name in sorted(names))
 
 
-def charges_to(connection: Connection, population: str) -> tuple[tuple[str, str, Fraction], ...]:
-    """Product, release and ε of every charge to a population."""
+def charges_to(connection: Connection, population: str) -> tuple[Charge, ...]:
+    """Every charge to a population, by product and release."""
+    described = measurements.c
     rows = connection.execute(
-        select(measurements.c.product, measurements.c.release, charges.c.epsilon)
-        .join(charges, charges.c.key == measurements.c.key)
+        select(
+            described.product,
+            described.release,
+            charges.c.epsilon,
+            described.sampler,
+            described.descriptor,
+        )
+        .join(charges, charges.c.key == described.key)
         .where(charges.c.population == population)
-        .order_by(measurements.c.product, measurements.c.release)
+        .order_by(described.product, described.release)
     ).all()
-    return tuple((row.product, row.release, row.epsilon) for row in rows)
+    return tuple(Charge(*row) for row in rows)
+
+
+def _require_reason(reason: str) -> None:
+    if not reason.strip() or len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise NoReason(
+            "raising a budget needs a reason for the record: one line of text, at most "
+            f"{LONGEST_REASON} characters. Remedy: say who decided it and why."
+        )
 
 
 def budget_of(connection: Connection, population: str) -> Fraction | None:

@@ -16,6 +16,7 @@ from typing import Any
 from pgsr_core.budget import Account
 from pgsr_core.chain import Event, Head
 from tasks.ledger import accounts, measurements, reposts, runs
+from tasks.ledger.accounts import Charge
 from tasks.ledger.database import file_of, snapshot, transaction
 from tasks.ledger.events import Writer, read_events
 from tasks.ledger.history import History, LedgerEdited, LedgerForked, LedgerRolledBack
@@ -38,6 +39,7 @@ from tasks.storage.zones import WITNESS_FILE
 
 __all__ = [
     "LEASE_SECONDS",
+    "Charge",
     "Ledger",
     "LedgerEdited",
     "LedgerForked",
@@ -170,19 +172,20 @@ class Ledger:
         with snapshot(self._engine) as connection:
             return accounts.accounts(connection, now=self._clock())
 
-    def charges(self, population: str) -> tuple[tuple[str, str, Fraction], ...]:
-        """Product, release and ε of every charge to a population."""
+    def charges(self, population: str) -> tuple[Charge, ...]:
+        """Every charge to a population, by product and release."""
         with snapshot(self._engine) as connection:
             return accounts.charges_to(connection, population)
 
-    def raise_budget(self, population: str, budget: Fraction, *, reason: str) -> None:
-        """Raise a population's budget, with the reason on record.
+    def raise_budget(self, population: str, budget: Fraction, *, reason: str) -> Fraction:
+        """Raise a population's budget, with the reason on record; returns what it was before.
 
         Raises:
             NotARaise: it is not more than before.
+            NoReason: there is no reason that can be read.
         """
         with self._writing() as writer:
-            accounts.raise_budget(writer, population, budget, reason=reason)
+            return accounts.raise_budget(writer, population, budget, reason=reason)
 
     # --- runs -------------------------------------------------------------------------------
 

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from pgsr_core.budget import BudgetExceeded
 from pgsr_core.chain import GENESIS, Head, append, verify_chain
 from pgsr_core.errors import Refused, Unavailable
 from tasks.ledger import history
 from tasks.ledger import witness as witness_module
-from tasks.ledger.accounts import NotARaise
+from tasks.ledger.accounts import NoReason, NotARaise
 from tasks.ledger.events import Writer
 from tasks.ledger.history import LedgerEdited, LedgerForked, LedgerRolledBack
 from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import Ledger, Measurement, ReservedElsewhere
+from tasks.ledger.owner import actor
 from tasks.ledger.witness import Witness, WitnessDamaged, Witnessed, WitnessNotWritten
 from tests.tasks.ledger_requests import PRODUCT, ask, commit, measure, raw, reopened
 
@@ -147,6 +149,8 @@ EDITS = {
     "another number of groups": "UPDATE measurements SET groups = 18",
     "a simulation made a release": "UPDATE measurements SET simulation = 1",
     "a larger budget": "UPDATE populations SET budget = '100'",
+    "another description": "UPDATE measurements SET descriptor = '{\"noise\":{}}'",
+    "a description that is none": "UPDATE measurements SET descriptor = '[1]'",
 }
 
 
@@ -411,9 +415,12 @@ def test_processes_that_write_at_once_make_one_chain_without_gaps(url: str, witn
 def test_a_raised_budget_is_an_event_with_its_reason_and_the_books_agree(
     ledger: Ledger, url: str, witness: Path
 ) -> None:
-    ledger.raise_budget("residents", Fraction(3, 2), reason="decided by the board")
+    before = ledger.raise_budget("residents", Fraction(3, 2), reason="decided by the board")
+    assert before == 1
     assert ledger.account("residents").budget == Fraction(3, 2)
-    facts = ledger.timeline()[-1].facts
+    event = ledger.timeline()[-1]
+    assert event.actor == actor()
+    facts = event.facts
     assert facts["reason"] == "decided by the board"
     assert (facts["before"], facts["budget"]) == ("1", "3/2")
     reopened(url)
@@ -423,9 +430,30 @@ def test_a_raised_budget_is_an_event_with_its_reason_and_the_books_agree(
 @pytest.mark.parametrize("budget", ["1", "1/2", "0", "-1"])
 def test_a_budget_is_never_lowered(ledger: Ledger, budget: str) -> None:
     before = ledger.head()
-    with pytest.raises(NotARaise, match="Remedy:"):
+    with pytest.raises(NotARaise, match=r"1/3 .*is spent and 0 reserved.*Remedy:"):
         ledger.raise_budget("residents", Fraction(budget), reason="none")
     assert ledger.head() == before
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "two\nlines", "\x1b[2J", "x" * 1001])
+def test_a_budget_is_not_raised_without_a_reason_that_can_be_read(
+    ledger: Ledger, reason: str
+) -> None:
+    before = ledger.head()
+    with pytest.raises(NoReason, match="Remedy:"):
+        ledger.raise_budget("residents", Fraction(2), reason=reason)
+    assert ledger.head() == before
+
+
+def test_a_raised_budget_admits_exactly_what_was_added_to_it(ledger: Ledger) -> None:
+    measure(ledger, ask("q4", epsilon="1/3"))
+    ledger.reserve(ask("open", epsilon="1/3"))
+    assert ledger.account("residents").remaining == 0
+    ledger.raise_budget("residents", Fraction(4, 3), reason="a third more")
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask("too-much", epsilon="333333333334/1000000000000", budget="100"))
+    measure(ledger, ask("fits", epsilon="1/3"))
+    assert ledger.account("residents").remaining == 0
 
 
 def test_events_hold_the_bytes_that_were_hashed(ledger: Ledger, url: str) -> None:

@@ -87,7 +87,9 @@ def test_a_measurement_is_reserved_committed_and_recalled(
     assert committed.descriptor == ask().descriptor
     assert (again.values(committed) == VALUES).all()
     assert again.account("residents").spent == Fraction(1, 3)
-    assert again.charges("residents") == ((PRODUCT, "2026-Q3", Fraction(1, 3)),)
+    [charge] = again.charges("residents")
+    assert (charge.product, charge.release, charge.epsilon) == (PRODUCT, "2026-Q3", Fraction(1, 3))
+    assert charge.descriptor == ask().descriptor
 
 
 def test_the_exactly_once_rules_hold_as_on_sqlite(ledger: Ledger) -> None:

@@ -62,6 +62,22 @@ def test_each_filter_takes_what_it_says_and_nothing_else() -> None:
     assert numbers(product="taxis") == numbers(release="q4") == []
 
 
+def test_a_raised_budget_is_told_in_a_sentence() -> None:
+    facts = {"population": "people", "before": "4", "budget": "13/3", "reason": "the board, 3 May"}
+    raised = append(
+        GENESIS,
+        at="2026-10-01T12:00:00.000+00:00",
+        actor="ann@office",
+        kind="budget-raised",
+        product=None,
+        release=None,
+        facts=facts,
+    )
+    assert describe(raised) == (
+        "budget of population people raised from 4 to 13/3: the board, 3 May"
+    )
+
+
 def test_an_event_says_what_was_spent_and_checked_and_shortens_digests() -> None:
     events = {event.kind: event for event in story()}
     assert spent(events["measured"]) == "1/2"
