@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, runtime
+from prefect import flow, get_run_logger, runtime
 
 from flows.release import release
 from tasks.stages.prepare import prepare
@@ -21,5 +21,5 @@ def release_product(configuration: str) -> dict[str, Any]:
             templates such as ``{date:%Y}-Q{quarter}``.
     """
     slot: datetime = runtime.flow_run.scheduled_start_time
-    run = prepare(Path(configuration), slot=slot.date())
+    run = prepare(Path(configuration), slot=slot.date(), warn=get_run_logger().warning)
     return release(run.home, run.product, run.release)

@@ -23,7 +23,7 @@ class BudgetExceeded(Refused):
         super().__init__(
             f"the budget of population {population} does not allow this release: requested "
             f"epsilon {show(requested)}, remaining {show(remaining)}. Nothing was charged. "
-            "Remedy: lower privacy.epsilon, or decide to raise the population's budget."
+            "Remedy: lower privacy.epsilon, or decide to raise the budget: pgsr budget raise."
         )
 
 
@@ -56,6 +56,22 @@ class Account:
             raise BudgetExceeded(
                 population=self.population, remaining=self.remaining, requested=requested
             )
+
+
+def overruled(account: Account, configured: Fraction) -> str | None:
+    """Say that a configuration's budget does not count, where it is not the ledger's."""
+    if configured == account.budget:
+        return None
+    name = account.population
+    change = (
+        f"To raise it: pgsr budget raise {name} --to {configured} --reason TEXT."
+        if configured > account.budget
+        else "A budget is never lowered."
+    )
+    return (
+        f"the configuration gives population {name} a budget of {show(configured)}, the ledger "
+        f"{show(account.budget)}: the ledger's counts. {change}"
+    )
 
 
 def split_over_levels(

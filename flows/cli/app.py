@@ -7,9 +7,10 @@ import sys
 import typer
 
 from flows.cli.audit import audit
+from flows.cli.budget import budget
 from flows.cli.correct import repost, withdraw
 from flows.cli.demo import demo
-from flows.cli.inspect import budget, check, status
+from flows.cli.inspect import check, status
 from flows.cli.keys import keys
 from flows.cli.ledger import ledger
 from flows.cli.operate import doctor, purge
@@ -35,11 +36,11 @@ app.command()(check)
 app.command()(release)
 app.command()(resume)
 app.command()(status)
-app.command()(budget)
 app.command()(doctor)
 app.command()(purge)
 app.command()(withdraw)
 app.command()(repost)
+app.add_typer(budget)
 app.add_typer(keys)
 app.add_typer(ledger)
 app.add_typer(audit)

@@ -1,13 +1,11 @@
-"""`pgsr check`, `status` and `budget`: look without touching."""
+"""`pgsr check` and `status`: look without touching."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from flows.cli.release import AsJson, ConfigurationFile, HomeFolder, Slot, home_at, slot_date
 
@@ -22,8 +20,8 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
 
     Example: pgsr check household-sizes.yaml
     """
-    from flows.cli.screen import out, say_json
-    from pgsr_core.budget import Account, show
+    from flows.cli.screen import out, say_json, warn
+    from pgsr_core.budget import Account, overruled, show
     from tasks.configuration.loading import load_configuration
     from tasks.configuration.plan import make_plan
     from tasks.corrections.replacement import refuse_unknown_replaced
@@ -42,6 +40,9 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
         measured = ledger.measurement(plan.product, plan.release) is not None
     refuse_unknown_replaced(plan, ledger)
     cost = plan.cost * (not measured)
+    notice = overruled(account, population.budget)
+    if notice is not None:
+        warn(notice)
     if as_json:
         say_json(_plan_document(plan, account, cost))
     else:
@@ -67,6 +68,8 @@ def _plan_document(plan: ReleasePlan, account: Account, cost: Fraction) -> dict[
         "levels": [level.model_dump(mode="json") for level in plan.levels],
         "cost": str(cost),
         "remaining": str(account.remaining),
+        "budget": str(account.budget),
+        "configured_budget": str(plan.configuration.population.budget),
         "bundle": str(plan.destination),
     }
 
@@ -106,7 +109,7 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """
     from flows.cli.screen import out, say_json, table
 
-    ledger = _ledger_of(home)
+    ledger = ledger_of(home)
     states = ledger.run_states() if ledger is not None else ()
     if as_json:
         say_json([{**vars(state), "next": _next(state)} for state in states])
@@ -141,64 +144,8 @@ def _next(state: RunState) -> str:
     return ""
 
 
-def budget(
-    population: Annotated[
-        str | None, typer.Argument(help="One population; all of them by default.")
-    ] = None,
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what was spent on each population and what remains.
-
-    Example: pgsr budget residents-2026
-    """
-    from flows.cli.screen import out, say_json, table
-    from pgsr_core.budget import show
-
-    ledger = _ledger_of(home)
-    accounts = _accounts(ledger, population)
-    charges = {
-        account.population: ledger.charges(account.population) if ledger is not None else ()
-        for account in accounts
-    }
-    if as_json:
-        say_json(
-            [
-                {
-                    "population": account.population,
-                    "budget": str(account.budget),
-                    "spent": str(account.spent),
-                    "reserved": str(account.reserved),
-                    "remaining": str(account.remaining),
-                    "charges": [
-                        {"release": f"{product}/{release}", "epsilon": str(epsilon)}
-                        for product, release, epsilon in charges[account.population]
-                    ],
-                }
-                for account in accounts
-            ]
-        )
-        return
-    numbers = ("budget", "spent", "reserved", "remaining")
-    grid = table("Budgets (epsilon)", "population", *numbers, numbers=numbers)
-    for account in accounts:
-        amounts = (account.budget, account.spent, account.reserved, account.remaining)
-        grid.add_row(account.population, *(show(amount) for amount in amounts))
-    out.print(grid)
-    listed = table("Charges", "population", "release", "epsilon", numbers=("epsilon",))
-    for name, rows in charges.items():
-        for product, release, epsilon in rows:
-            listed.add_row(name, f"{product}/{release}", show(epsilon))
-    out.print(listed)
-
-
-def _accounts(ledger: Ledger | None, population: str | None) -> tuple[Account, ...]:
-    if ledger is None:
-        return ()
-    return (ledger.account(population),) if population else ledger.accounts()
-
-
-def _ledger_of(home: Path | None) -> Ledger | None:
+def ledger_of(home: Path | None) -> Ledger | None:
+    """The ledger of an installation; None, and a word about it, where no release was started."""
     from flows.cli.screen import err
     from tasks.ledger.ledger import Ledger
 

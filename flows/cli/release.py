@@ -47,9 +47,10 @@ def release(
 
     Example: pgsr release household-sizes.yaml
     """
+    from flows.cli.screen import warn
     from tasks.stages.prepare import prepare
 
-    ref = prepare(configuration, slot=slot_date(slot))
+    ref = prepare(configuration, slot=slot_date(slot), warn=warn)
     run_and_report(ref, as_json=as_json, verbose=verbose)
 
 

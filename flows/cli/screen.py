@@ -19,6 +19,11 @@ def complain(message: str) -> None:
     err.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
 
 
+def warn(message: str) -> None:
+    """Say what to know although nothing is wrong, on standard error."""
+    err.print(f"[yellow]note:[/] {_plain(message)}", soft_wrap=True)
+
+
 def say_json(document: Any) -> None:
     """Print one JSON document for a script."""
     out.file.write(json.dumps(document, indent=2, default=str) + "\n")

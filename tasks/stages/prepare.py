@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+from pgsr_core.budget import overruled
 from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.plan import Planned, make_plan
 from tasks.corrections.replacement import refuse_unknown_replaced
@@ -22,8 +24,17 @@ def home_of(loaded: LoadedConfiguration) -> Home:
     return Home.locate(beside=loaded.folder)
 
 
-def prepare(configuration: Path, *, slot: date) -> RunRef:
+def unheard(_: str) -> None:
+    """Nobody is there to be told."""
+
+
+def prepare(configuration: Path, *, slot: date, warn: Callable[[str], None] = unheard) -> RunRef:
     """Decide a release and store its plan; a release that was measured must be the same one.
+
+    Args:
+        configuration: the product's YAML.
+        slot: for templates in names and paths.
+        warn: told what the configuration says in vain; public facts only.
 
     Raises:
         ConfigurationError: everything that is wrong with the configuration.
@@ -33,11 +44,11 @@ def prepare(configuration: Path, *, slot: date) -> RunRef:
     loaded = load_configuration(configuration)
     planned = make_plan(loaded, slot=slot)
     home = home_of(loaded)
-    refuse_early(planned, home)
+    refuse_early(planned, home, warn=warn)
     return create_run(planned, home)
 
 
-def refuse_early(planned: Planned, home: Home) -> None:
+def refuse_early(planned: Planned, home: Home, *, warn: Callable[[str], None]) -> None:
     """Say no before any work is done, where the ledger will say no later anyway."""
     plan = planned.plan
     signing_key(plan)
@@ -45,10 +56,14 @@ def refuse_early(planned: Planned, home: Home) -> None:
     ledger = ref.ledger()
     refuse_withdrawn(ref, ledger)
     refuse_unknown_replaced(plan, ledger)
+    population = plan.configuration.population
+    account = ledger.account(population.name, budget=population.budget)
+    notice = overruled(account, population.budget)
+    if notice is not None:
+        warn(notice)
     measured = ledger.measurement(plan.product, plan.release)
     if measured is None:
-        population = plan.configuration.population
-        ledger.account(population.name, budget=population.budget).require(plan.cost)
+        account.require(plan.cost)
     else:
         measured.require_same(measurement_request(Run(ref, plan)))
 

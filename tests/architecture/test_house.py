@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("prefect", "great_expectations", "pandas", "numba", "duckdb", "opendp", "sqlalchemy")
+HEAVY = (
+    "prefect",
+    "great_expectations",
+    "pandas",
+    "numba",
+    "duckdb",
+    "opendp",
+    "sqlalchemy",
+    "scipy",
+)
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"])
 
 
