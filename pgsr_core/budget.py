@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pgsr_core.errors import PgsrError, Refused
 
+SHARE_DIGITS = 4
+MOST_OPTIMISED_LEVELS = 1000
+
 
 class SplitDoesNotFit(PgsrError):
-    """A listed split has more or fewer shares than the region tree has levels."""
+    """A split has more or fewer shares or weights than the tree has levels, or is no split."""
 
 
 class BudgetExceeded(Refused):
@@ -99,6 +103,58 @@ def split_over_levels(
             "Remedy: use exact decimals or fractions such as 1/3."
         )
     return parts
+
+
+def optimised_shares(
+    cells: Sequence[int], *, weights: Sequence[Fraction] | None = None
+) -> tuple[Fraction, ...]:
+    """The split that minimises Σ weight_l · cells_l · scale_l, from public facts only.
+
+    The scale of a level is Δ/ε_l, and stands for the expected absolute noise of its cells, which
+    is 1/sinh(1/scale): below the scale, and by less than 1/(6 scale²) of it. With
+    m_l = weight_l · cells_l, (Σ m_l/ε_l)(Σ ε_l) ≥ (Σ √m_l)² by Cauchy and Schwarz, with equality
+    just where ε_l ∝ √m_l.
+
+    Shares are rounded to SHARE_DIGITS significant digits, and the largest takes what remains, so
+    they add up to exactly 1. A share r is off by at most r/2000, the largest by 1/2000 in all;
+    since the objective is flat around its minimum, both together cost at most
+    (1 + levels)/2000² of it, below 0.03 %. Integers only, hence the same on every machine.
+
+    Args:
+        cells: how many numbers are measured at each level, root first.
+        weights: what an error at each level counts; the same everywhere by default.
+
+    Raises:
+        SplitDoesNotFit: not one positive weight for each level, or more than
+            MOST_OPTIMISED_LEVELS levels.
+    """
+    weights = [Fraction(1)] * len(cells) if weights is None else weights
+    if len(weights) != len(cells) or any(weight <= 0 for weight in weights):
+        raise SplitDoesNotFit(
+            f"the split lists {len(weights)} weights but the region tree has {len(cells)} levels. "
+            f"Remedy: list {len(cells)} positive weights, root first."
+        )
+    if len(cells) > MOST_OPTIMISED_LEVELS:
+        raise SplitDoesNotFit(
+            f"a split is optimised for at most {MOST_OPTIMISED_LEVELS} levels, and the region tree "
+            f"has {len(cells)}. Remedy: list the shares, or write uniform."
+        )
+    roots = [
+        math.isqrt(math.floor(weight * count * 10**60))
+        for weight, count in zip(weights, cells, strict=True)
+    ]
+    shares = [_rounded(Fraction(root, sum(roots))) for root in roots]
+    largest = shares.index(max(shares))
+    shares[largest] += 1 - sum(shares)
+    return tuple(shares)
+
+
+def _rounded(share: Fraction) -> Fraction:
+    """Round to SHARE_DIGITS significant digits."""
+    power = SHARE_DIGITS
+    while share * 10**power < 10 ** (SHARE_DIGITS - 1):
+        power += 1
+    return Fraction(round(share * 10**power), 10**power)
 
 
 def total(charges: Iterable[Fraction]) -> Fraction:

@@ -15,6 +15,24 @@ def float_at_least(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
+def ratio_at_least(value: Fraction, *, numerator: int, denominator: int) -> tuple[int, int]:
+    """Return t/s, not below an exact positive number, with t and s not above the given bounds.
+
+    It is the number itself where that fits. Else s is the largest possible and t = ⌈value · s⌉,
+    which exceeds the value by less than 1/s: relative to it, by less than 2/numerator (unless the
+    bound of s stops it, which is for values so small that noise of that scale is always 0).
+
+    Raises:
+        ValueError: the value is not positive, or above the bound of the numerator.
+    """
+    if not 0 < value <= numerator:
+        raise ValueError(f"a scale must be above 0 and at most {numerator}, got {value}")
+    if value.numerator <= numerator and value.denominator <= denominator:
+        return value.numerator, value.denominator
+    below = min(denominator, math.floor(numerator / value))
+    return math.ceil(value * below), below
+
+
 def expected_absolute_noise(scale: Fraction) -> float:
     """E|X| of double-geometric noise: 2a / (1 − a²) with a = exp(−1/scale)."""
     decay = float(1 / scale)

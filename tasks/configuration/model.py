@@ -12,14 +12,17 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from pgsr_core.mechanisms import MECHANISMS
+from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
 from tasks.configuration.dates import DateTemplate, check_template, render
 
@@ -145,16 +148,50 @@ class Sizes(Section):
     largest_contribution: int = Field(default=1, ge=1, le=LARGEST_MAX_SIZE)
 
 
+class Objective(Section):
+    """What an optimised split minimises: the levels' expected errors, each times its weight."""
+
+    weights: tuple[Exact, ...]
+
+    @field_validator("weights")
+    @classmethod
+    def _positive(cls, weights: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        if any(weight <= 0 for weight in weights):
+            raise ValueError("every level needs a positive weight, or it would get no epsilon")
+        return weights
+
+
+class OptimisedSplit(Section):
+    """A split that is computed from public facts for a declared objective."""
+
+    optimise: Objective
+
+
+def _kind_of_split(split: Any) -> str:
+    if isinstance(split, list | tuple):
+        return "split[shares]"
+    return "split[objective]" if isinstance(split, dict | OptimisedSplit) else "split[word]"
+
+
+Split = Annotated[
+    Annotated[Literal["uniform", "optimise"], Tag("split[word]")]
+    | Annotated[tuple[Exact, ...], Tag("split[shares]")]
+    | Annotated[OptimisedSplit, Tag("split[objective]")],
+    Discriminator(_kind_of_split),
+]
+
+
 class Privacy(Section):
-    """The claim: epsilon, for which neighbours, and how it is split over the levels."""
+    """The claim: epsilon, for which neighbours, its split over the levels, and who draws."""
 
     epsilon: Exact = Field(gt=0)
     neighbours: Neighbours = Neighbours.ADD_REMOVE
-    split: Literal["uniform"] | tuple[Exact, ...] = "uniform"
+    split: Split = "uniform"
+    sampler: ReleaseSampler = ReleaseSampler.OPENDP
 
     @field_validator("split")
     @classmethod
-    def _shares(cls, split: str | tuple[Fraction, ...]) -> str | tuple[Fraction, ...]:
+    def _shares(cls, split: Split) -> Split:
         if isinstance(split, tuple):
             if any(share <= 0 for share in split):
                 raise ValueError("every level needs a positive share")

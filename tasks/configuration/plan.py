@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pgsr_core.budget import split_over_levels
+from pgsr_core.budget import optimised_shares, split_over_levels
 from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
@@ -30,7 +30,7 @@ from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
-from tasks.configuration.model import Configuration, Section, render_release
+from tasks.configuration.model import Configuration, OptimisedSplit, Section, render_release
 from tasks.ingestion.files import find_table
 from tasks.ingestion.regions import RegionTable, read_regions
 from tasks.ingestion.source_digest import SourceFiles, resolve_source
@@ -99,6 +99,11 @@ class ReleasePlan(Section):
     def scales(self) -> tuple[Fraction, ...]:
         """Scale of the noise of each level, root first."""
         return tuple(level.scale for level in self.levels)
+
+    @property
+    def levels_if_uniform(self) -> tuple[LevelPlan, ...]:
+        """What the levels would be with ε split equally, to compare with."""
+        return _levels(self.configuration, [level.regions for level in self.levels], shares=None)
 
     @property
     def destination(self) -> Path:
@@ -274,22 +279,39 @@ def _sensitivity(configuration: Configuration) -> int:
 
 
 def _plan_levels(configuration: Configuration, tree: RegionTree) -> tuple[LevelPlan, ...]:
-    privacy = configuration.privacy
-    shares = None if privacy.split == "uniform" else privacy.split
-    epsilons = split_over_levels(privacy.epsilon, levels=tree.levels, shares=shares)
-    query = MECHANISMS[configuration.mechanism].query
-    columns = len(query.measured_sizes(configuration.published_sizes))
-    sensitivity = _sensitivity(configuration)
+    regions = np.diff(tree.level_start).tolist()
+    cells = [count * _columns(configuration) for count in regions]
+    match configuration.privacy.split:
+        case "uniform":
+            shares = None
+        case "optimise":
+            shares = optimised_shares(cells)
+        case OptimisedSplit(optimise=objective):
+            shares = optimised_shares(cells, weights=objective.weights)
+        case listed:
+            shares = listed
+    return _levels(configuration, regions, shares=shares)
+
+
+def _levels(
+    configuration: Configuration, regions: Sequence[int], *, shares: Sequence[Fraction] | None
+) -> tuple[LevelPlan, ...]:
+    epsilon, sensitivity = configuration.privacy.epsilon, _sensitivity(configuration)
+    epsilons = split_over_levels(epsilon, levels=len(regions), shares=shares)
     return tuple(
         LevelPlan(
             level=number,
-            regions=int(regions),
-            cells=int(regions) * columns,
-            epsilon=epsilon,
-            scale=sensitivity / epsilon,
-            expected_error=expected_absolute_noise(sensitivity / epsilon),
+            regions=count,
+            cells=count * _columns(configuration),
+            epsilon=part,
+            scale=sensitivity / part,
+            expected_error=expected_absolute_noise(sensitivity / part),
         )
-        for number, (epsilon, regions) in enumerate(
-            zip(epsilons, np.diff(tree.level_start), strict=True), start=1
-        )
+        for number, (part, count) in enumerate(zip(epsilons, regions, strict=True), start=1)
     )
+
+
+def _columns(configuration: Configuration) -> int:
+    """How many numbers are measured in each region."""
+    query = MECHANISMS[configuration.mechanism].query
+    return len(query.measured_sizes(configuration.published_sizes))

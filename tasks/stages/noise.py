@@ -142,15 +142,13 @@ class _Lease:
 
 
 def _sampler(run: Run) -> Sampler:
-    """OpenDP for every release; a seeded generator under `simulate: true` and only there."""
+    """The chosen sampler; a seeded generator under `simulate: true` and only there."""
     configuration = run.plan.configuration
     if configuration.simulate:
         from pgsr_core.noise.seeded import SeededSampler
 
         return SeededSampler(np.random.default_rng(configuration.seed))
-    from pgsr_core.noise.opendp import OpenDPSampler
-
-    return OpenDPSampler()
+    return configuration.privacy.sampler.make()
 
 
 def _materialise(run: Run, measurement: Measurement) -> TableRef:
