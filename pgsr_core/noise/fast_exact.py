@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numba
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numba.core import config
 
 from pgsr_core.noise.discrete_laplace import (
     BUFFER_WORDS,
@@ -49,6 +49,7 @@ class FastExactSampler:
 
     name: str = "fast-exact"
     private: bool = True
+    threads: int | None = None
 
     def add_noise(self, values: Int, *, scale: Fraction, progress: Progress | None = None) -> Int:
         """See Sampler."""
@@ -66,7 +67,7 @@ class FastExactSampler:
             piece += flat[start : start + CELLS_A_PIECE]
             return piece.size
 
-        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        with ThreadPoolExecutor(self.threads or config.NUMBA_NUM_THREADS) as pool:
             for cells in pool.map(draw, range(0, flat.size, CELLS_A_PIECE)):
                 if progress is not None:
                     progress(cells)

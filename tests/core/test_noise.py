@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import subprocess
 import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pgsr_core.noise.catalogue import SAMPLERS_IN_WORDS, ReleaseSampler
+from pgsr_core.noise.fast_exact import FastExactSampler
 from pgsr_core.noise.opendp import CELLS_A_CALL, OpenDPSampler
 from pgsr_core.noise.seeded import SeededSampler
-from pgsr_core.scales import expected_absolute_noise, float_at_least
+from pgsr_core.scales import expected_absolute_noise, float_at_least, ratio_at_least
+from tasks.configuration.plan import LARGEST_SCALE
 
 DRAWS = 40_000
-SCALES = [Fraction(1, 2), Fraction(2), Fraction(6), Fraction(40, 3)]
-# A false alarm once in a billion runs; a scale off by 30 % has p-values far below even that.
+SCALES = [Fraction(scale) for scale in ("1/2", "1", "7/3", "6", "40/3", "3000001/3")]
+# A false alarm once in a billion runs; a scale off by 10 % has p-values far below even that.
 ALARM = 1e-9
 
 
@@ -33,22 +38,30 @@ def double_geometric(values, scale):
     return (1 - decay) / (1 + decay) * decay ** np.abs(values)
 
 
+def at_most(values, scale):
+    """P(X ≤ v), the sum of the above."""
+    rate = 1 / float(scale)
+    whole = 1 + math.exp(-rate)
+    return np.where(
+        values < 0,
+        np.exp(np.minimum(values, 0) * rate) / whole,
+        1 - np.exp(-(np.maximum(values, 0) + 1) * rate) / whole,
+    )
+
+
 def p_value(noise, scale):
-    """Chi-square test against double-geometric noise; cells with few expected draws pooled."""
-    reach = 0
-    while double_geometric(reach + 1, scale) * len(noise) >= 5:
-        reach += 1
-    cells = np.arange(-reach, reach + 1)
-    probabilities = double_geometric(cells, scale)
-    tail = (1 - probabilities.sum()) / 2
-    observed = [(noise < -reach).sum(), *((noise == cell).sum() for cell in cells)]
-    observed.append((noise > reach).sum())
-    expected = np.array([tail, *probabilities, tail]) * len(noise)
+    """Chi-square test against double-geometric noise, in some sixty classes."""
+    sure = np.concatenate([[1e-3, 3e-3], np.linspace(0.01, 0.5, 30)])
+    upper = -float(scale) * np.log(2 * sure)
+    ends = np.unique(np.ceil(np.concatenate([-upper, upper])))
+    expected = np.diff(at_most(ends, scale), prepend=0, append=1) * len(noise)
+    observed = np.bincount(np.searchsorted(ends, noise), minlength=len(expected))
     return stats.chisquare(observed, expected, sum_check=False).pvalue
 
 
 SAMPLERS = {
     "opendp": OpenDPSampler,
+    "fast-exact": FastExactSampler,
     "seeded": lambda: SeededSampler(np.random.default_rng(20260701)),
 }
 
@@ -58,8 +71,16 @@ SAMPLERS = {
 def test_noise_is_double_geometric_at_its_scale_and_at_no_other(name, scale):
     noise = draws(SAMPLERS[name](), scale)
     assert p_value(noise, scale) > ALARM
-    assert p_value(noise, scale * Fraction(7, 10)) < ALARM
-    assert p_value(noise, scale * Fraction(13, 10)) < ALARM
+    assert p_value(noise, scale * Fraction(9, 10)) < ALARM
+    assert p_value(noise, scale * Fraction(11, 10)) < ALARM
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 3), Fraction(40)], ids=str)
+def test_the_classes_of_the_chi_square_test_have_the_probabilities_of_their_values(scale):
+    ends = np.array([-9, -2, -1, 0, 1, 5, 30])
+    values = np.arange(-10_000, 10_001)
+    summed = [double_geometric(values[values <= end], scale).sum() for end in ends]
+    assert at_most(ends, scale) == pytest.approx(summed)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -91,46 +112,80 @@ def test_a_column_of_a_table_is_read_in_its_own_order(name):
     assert (np.round(noisy / 10**9) * 10**9 == table.T).all()
 
 
-def test_progress_adds_up_to_all_cells_over_several_calls(monkeypatch):
+@pytest.mark.parametrize("name", ["opendp", "fast-exact"])
+def test_progress_adds_up_to_all_cells_over_several_calls(name, monkeypatch):
     monkeypatch.setattr("pgsr_core.noise.opendp.CELLS_A_CALL", 7)
+    monkeypatch.setattr("pgsr_core.noise.fast_exact.CELLS_A_PIECE", 7)
     reported = []
     values = np.arange(20, dtype=np.int64).reshape(4, 5) * 10**9
-    noisy = OpenDPSampler().add_noise(values, scale=Fraction(1), progress=reported.append)
+    noisy = SAMPLERS[name]().add_noise(values, scale=Fraction(1), progress=reported.append)
     assert reported == [7, 7, 6]
     assert (np.round(noisy / 10**9) * 10**9 == values).all()
 
 
-def test_two_draws_differ_in_one_process_and_in_two():
-    sampler = OpenDPSampler()
-    one, other = draws(sampler, Fraction(50), 200), draws(OpenDPSampler(), Fraction(50), 200)
-    assert (one != other).any()
-    assert (one != draws(sampler, Fraction(50), 200)).any()
+@pytest.mark.parametrize("chosen", ReleaseSampler)
+def test_two_draws_differ_in_one_process_and_whatever_numpys_seed(chosen):
+    sampler = chosen.make()
+    noise = []
+    for source in (sampler, sampler, chosen.make()):
+        np.random.seed(7)  # the global state is what must not matter
+        noise.append(draws(source, Fraction(50), 200).tolist())
+    assert noise[0] != noise[1]
+    assert noise[0] != noise[2]
+
+
+def test_two_new_processes_draw_differently():
     code = (
         "import numpy as np; from fractions import Fraction;"
-        "from pgsr_core.noise.opendp import OpenDPSampler;"
-        "np.random.seed(1);"
-        "print(OpenDPSampler().add_noise(np.zeros(200, dtype=np.int64), scale=Fraction(50)))"
+        "from pgsr_core.noise.catalogue import ReleaseSampler;"
+        "np.random.seed(1); zeros = np.zeros(200, dtype=np.int64);"
+        "print([s.make().add_noise(zeros, scale=Fraction(50)).tolist() for s in ReleaseSampler])"
     )
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
-    assert runs[0].stdout != runs[1].stdout
+    for one, other in zip(*(json.loads(run.stdout) for run in runs), strict=True):
+        assert one != other
 
 
-def test_numpys_seed_has_no_effect_on_a_release():
-    noise = []
+@pytest.mark.parametrize("chosen", ReleaseSampler)
+def test_a_process_that_is_forked_after_a_draw_draws_noise_of_its_own(chosen):
+    sampler = chosen.make()
+    draws(sampler, Fraction(50), 200)
+    children = []
     for _ in range(2):
-        np.random.seed(7)  # the global state is what must not matter
-        noise.append(draws(OpenDPSampler(), Fraction(50), 200))
-    assert (noise[0] != noise[1]).any()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, draws(sampler, Fraction(50), 200).tobytes())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        children.append(os.read(reading, 200 * 8))
+        os.close(reading)
+        os.waitpid(child, 0)
+    parent = draws(sampler, Fraction(50), 200).tobytes()
+    assert [len(noise) for noise in children] == [len(parent)] * 2
+    assert len({*children, parent}) == 3
 
 
-def test_only_the_sampler_of_releases_calls_itself_private():
-    assert OpenDPSampler().private is True
+@pytest.mark.parametrize("chosen", ReleaseSampler)
+def test_every_sampler_of_releases_is_private_and_is_known_by_its_name_and_in_words(chosen):
+    sampler = chosen.make()
+    assert sampler.private is True
+    assert sampler.name == chosen
+    assert "operating system" in SAMPLERS_IN_WORDS[chosen]
+
+
+def test_a_seeded_sampler_is_not_private_and_no_choice_for_a_release():
     seeded = SeededSampler(np.random.default_rng(1))
     assert seeded.private is False
     assert "simulation" in seeded.name
+    assert "no privacy" in SAMPLERS_IN_WORDS[seeded.name]
+    with pytest.raises(ValueError, match="seeded"):
+        ReleaseSampler(seeded.name)
 
 
 def test_a_seeded_draw_is_reproducible_and_another_seed_gives_another():
@@ -155,27 +210,50 @@ def test_a_scale_is_never_rounded_down_and_never_by_more_than_one_step(value):
     assert Fraction(math.nextafter(rounded, 0)) < value
 
 
+@given(value=st.fractions(min_value=Fraction(1, 10**15), max_value=2**31))
+@example(value=Fraction(2**31))
+@example(value=Fraction(2**33 - 1, 4))
+@example(value=Fraction(2**30 * 3 + 1, 3))
+@example(value=Fraction(1, 3**40))
+def test_a_scale_is_a_ratio_of_bounded_integers_that_is_never_below_it(value):
+    t, s = ratio_at_least(value, numerator=2**31, denominator=2**62)
+    assert 1 <= t <= 2**31
+    assert 1 <= s <= 2**62
+    assert Fraction(t, s) >= value
+    if value.numerator <= 2**31 and value.denominator <= 2**62:
+        assert Fraction(t, s) == value
+    elif s < 2**62:
+        assert Fraction(t, s) < value * (1 + Fraction(1, 2**30))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "2147483649", "8589934593/4"])
+def test_a_scale_that_no_ratio_can_hold_is_refused(value):
+    with pytest.raises(ValueError, match="scale"):
+        ratio_at_least(Fraction(value), numerator=2**31, denominator=2**62)
+
+
 @pytest.mark.parametrize("value", ["1/3", "2/3", "1/10", "3/10", "1", "10000000000000001"])
 def test_awkward_scales_are_rounded_up(value):
     assert Fraction(float_at_least(Fraction(value))) >= Fraction(value)
 
 
-@pytest.mark.parametrize(
-    "scale",
-    [
-        *(Fraction(levels * 10, tenths) for levels in range(1, 8) for tenths in (1, 3, 5, 7, 11)),
-        Fraction(1, 1000),
-        Fraction(1, 10**9),
-        Fraction(10**9),
-        Fraction(10**15, 3),
-        Fraction(2 * 10**6 * 10**12),
-    ],
-    ids=str,
-)
-def test_every_scale_that_a_configuration_can_ask_for_is_drawn(scale):
+AWKWARD_SCALES = [
+    *(Fraction(levels * 10, tenths) for levels in range(1, 8) for tenths in (1, 3, 5, 7, 11)),
+    Fraction(1, 1000),
+    Fraction(1, 10**9),
+    Fraction(10**18 + 1, 3 * 10**18),
+    Fraction(10**24 + 1, 10**15),
+    Fraction(10**9),
+]
+
+
+@pytest.mark.parametrize("chosen", ReleaseSampler)
+def test_every_scale_that_a_configuration_can_ask_for_is_drawn(chosen):
     """OpenDP's own privacy map is asked inside; it must not object to a right scale."""
-    noisy = OpenDPSampler().add_noise(np.zeros(20, dtype=np.int64), scale=scale)
-    assert noisy.dtype == np.int64
+    for scale in AWKWARD_SCALES:
+        assert scale <= LARGEST_SCALE + 1
+        noisy = chosen.make().add_noise(np.zeros(20, dtype=np.int64), scale=scale)
+        assert noisy.dtype == np.int64
 
 
 def test_a_scale_below_what_opendp_was_asked_for_is_noticed(monkeypatch):
