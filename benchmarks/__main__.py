@@ -22,6 +22,7 @@ SUBJECTS = (
     "generic_solvers",
     "isotonic",
     "projection",
+    "sampler",
     "memory",
     "first_call",
 )

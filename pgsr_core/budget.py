@@ -113,7 +113,8 @@ def optimised_shares(
     The scale of a level is Δ/ε_l, and stands for the expected absolute noise of its cells, which
     is 1/sinh(1/scale): below the scale, and by less than 1/(6 scale²) of it. With
     m_l = weight_l · cells_l, (Σ m_l/ε_l)(Σ ε_l) ≥ (Σ √m_l)² by Cauchy and Schwarz, with equality
-    just where ε_l ∝ √m_l.
+    just where ε_l ∝ √m_l. (Where ε_l passes Δ by much, most noise is 0, the scale no longer
+    stands for it, and another split may do better; `pgsr check` shows the uniform one beside.)
 
     Shares are rounded to SHARE_DIGITS significant digits, and the largest takes what remains, so
     they add up to exactly 1. A share r is off by at most r/2000, the largest by 1/2000 in all;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.release import AsJson, ConfigurationFile, HomeFolder, Slot, home_at, slot_date
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pgsr_core.budget import Account
-    from tasks.configuration.plan import ReleasePlan
+    from tasks.configuration.plan import LevelPlan, ReleasePlan
     from tasks.ledger.ledger import Ledger, RunState
 
 
@@ -58,14 +61,29 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
 
 
 def _plan_document(plan: ReleasePlan, account: Account, cost: Fraction) -> dict[str, Any]:
+    privacy = plan.configuration.privacy.model_dump(mode="json")
     return {
         "release": f"{plan.product}/{plan.release}",
         "mechanism": plan.mechanism.name,
         "simulation": plan.configuration.simulate,
+        "neighbours": privacy["neighbours"],
+        "sampler": plan.sampler,
         "sensitivity": plan.sensitivity,
         "groups": plan.groups,
         "sizes": {"smallest": plan.smallest_size, "largest": plan.configuration.sizes.max},
-        "levels": [level.model_dump(mode="json") for level in plan.levels],
+        "split": privacy["split"],
+        "expected_error": {
+            "split": _expected_error(plan, plan.levels),
+            "uniform": _expected_error(plan, plan.levels_if_uniform),
+        },
+        "levels": [
+            {
+                **level.model_dump(mode="json"),
+                "expected_total_error": level.expected_total_error,
+                "expected_total_error_if_uniform": uniform.expected_total_error,
+            }
+            for level, uniform in zip(plan.levels, plan.levels_if_uniform, strict=True)
+        ],
         "cost": str(cost),
         "remaining": str(account.remaining),
         "budget": str(account.budget),
@@ -74,32 +92,75 @@ def _plan_document(plan: ReleasePlan, account: Account, cost: Fraction) -> dict[
     }
 
 
-def _show_plan(plan: ReleasePlan) -> None:
-    from flows.cli.screen import out, table
-    from pgsr_core.budget import show
+def _expected_error(plan: ReleasePlan, levels: Sequence[LevelPlan]) -> float:
+    """What a split is judged by: the levels' expected errors, each times its weight."""
+    return sum(
+        float(weight) * level.expected_total_error
+        for weight, level in zip(plan.weights, levels, strict=True)
+    )
 
-    numbers = ("level", "regions", "cells", "epsilon", "scale", "error of a cell", "of the level")
-    grid = table(f"Plan of {plan.product}/{plan.release}", *numbers, numbers=numbers)
-    for level in plan.levels:
-        grid.add_row(
-            str(level.level),
-            f"{level.regions:,}",
-            f"{level.cells:,}",
-            show(level.epsilon),
-            show(level.scale),
-            f"{level.expected_error:,.2f}",
-            f"{level.expected_error * level.cells:,.0f}",
-        )
-    out.print(grid)
+
+def _show_plan(plan: ReleasePlan) -> None:
+    from flows.cli.screen import out
+
+    privacy = plan.configuration.privacy
+    out.print(_level_table(plan))
+    if privacy.split != "uniform":
+        _show_split(plan)
     groups = "taken from the data" if plan.groups is None else f"{plan.groups:,} (public)"
     out.print(
         f"Measured {plan.mechanism.query}, sensitivity {plan.sensitivity}, neighbours "
-        f"{plan.configuration.privacy.neighbours}; mechanism {plan.mechanism.name} "
+        f"{privacy.neighbours}, sampler {plan.sampler}; mechanism {plan.mechanism.name} "
         f"({plan.mechanism.notation})"
     )
     out.print(f"Groups   {groups}; sizes {plan.smallest_size} to {plan.configuration.sizes.max}")
     out.print("[dim]Errors are those of the noise, before post-processing (mean absolute).[/]")
     out.print(f"Bundle   {plan.destination}", soft_wrap=True)
+
+
+def _level_table(plan: ReleasePlan) -> Table:
+    from flows.cli.screen import table
+    from pgsr_core.budget import show
+
+    heads: tuple[str, ...] = (
+        "level",
+        "regions",
+        "cells",
+        "epsilon",
+        "scale",
+        "error of a cell",
+        "of the level",
+    )
+    if plan.configuration.privacy.split != "uniform":
+        heads = (*heads, "if uniform")
+    grid = table(f"Plan of {plan.product}/{plan.release}", *heads, numbers=heads)
+    for level, uniform in zip(plan.levels, plan.levels_if_uniform, strict=True):
+        cells = (
+            str(level.level),
+            f"{level.regions:,}",
+            f"{level.cells:,}",
+            show(level.epsilon),
+            f"{float(level.scale):,.6g}",
+            f"{level.expected_error:,.2f}",
+            f"{level.expected_total_error:,.0f}",
+            f"{uniform.expected_total_error:,.0f}",
+        )
+        grid.add_row(*cells[: len(heads)])
+    return grid
+
+
+def _show_split(plan: ReleasePlan) -> None:
+    from flows.cli.screen import out
+    from pgsr_core.budget import show
+
+    listed = isinstance(plan.configuration.privacy.split, tuple)
+    chosen = "as listed" if listed else "optimised"
+    if len(set(plan.weights)) > 1:
+        chosen += f" for weights {', '.join(show(weight) for weight in plan.weights)}"
+    out.print(
+        f"Split    {chosen}: error of all levels {_expected_error(plan, plan.levels):,.0f}; "
+        f"if uniform {_expected_error(plan, plan.levels_if_uniform):,.0f}"
+    )
 
 
 def status(home: HomeFolder = None, as_json: AsJson = False) -> None:

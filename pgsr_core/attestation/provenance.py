@@ -63,6 +63,7 @@ class Provenance:
         budget: that may ever be spent on it.
         neighbours: which change of one record the charge covers.
         mechanism: its name in a configuration.
+        sampler: the name of what drew the noise.
         checks: whether each gate passed, by name.
         ledger_head: the ledger's last event, or None where the ledger has no chain.
         simulation: whether the noise gives no privacy; never true of anything signed.
@@ -82,6 +83,7 @@ class Provenance:
     budget: Fraction
     neighbours: Neighbours
     mechanism: str
+    sampler: str
     checks: Mapping[str, bool]
     ledger_head: LedgerHead | None
     simulation: bool = False
@@ -124,6 +126,7 @@ class Provenance:
             "measurement_digest": self.measurement_digest,
             "table_digests": dict(self.table_digests),
             "mechanism": self.mechanism,
+            "sampler": self.sampler,
             "charge": {
                 "population": self.population,
                 "neighbours": str(self.neighbours),
@@ -154,6 +157,7 @@ class Provenance:
                 "measurement_digest": str(measurement_digest),
                 "table_digests": dict(table_digests),
                 "mechanism": str(mechanism),
+                "sampler": str(sampler),
                 "charge": {
                     "population": str(population),
                     "neighbours": str(neighbours),
@@ -180,6 +184,7 @@ class Provenance:
                     budget=exact_fraction(budget),
                     neighbours=Neighbours(neighbours),
                     mechanism=mechanism,
+                    sampler=sampler,
                     checks=_all_of(bool, checks),
                     ledger_head=_ledger_head(head),
                     simulation=simulation,

@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from pgsr_core.noise.protocol import Sampler
 
+SIMULATION = "seeded-simulation"
+
 
 class ReleaseSampler(StrEnum):
     """What `privacy.sampler` may name; a seeded generator is not among them."""
@@ -28,11 +30,11 @@ class ReleaseSampler(StrEnum):
 
 SAMPLERS_IN_WORDS: Mapping[str, str] = MappingProxyType(
     {
-        "opendp": "the discrete Laplace sampler of the OpenDP library, exact on integers, with "
-        "randomness from the operating system",
-        "fast-exact": "pgsr's compiled form of the discrete Laplace sampler of Canonne, Kamath and "
-        "Steinke (2020), exact on integers, with randomness from AES-256 in counter mode under "
-        "keys from the operating system",
-        "seeded-simulation": "a seeded generator, which gives no privacy",
+        ReleaseSampler.OPENDP: "the discrete Laplace sampler of the OpenDP library, exact on "
+        "integers, with randomness from the operating system",
+        ReleaseSampler.FAST_EXACT: "pgsr's compiled form of the discrete Laplace sampler of "
+        "Canonne, Kamath and Steinke (2020), exact on integers, with randomness from AES-256 in "
+        "counter mode under keys from the operating system",
+        SIMULATION: "a seeded generator, which gives no privacy",
     }
 )

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from pgsr_core.noise.catalogue import SIMULATION
 from pgsr_core.noise.protocol import Int, Progress
 
 
@@ -15,7 +16,7 @@ class SeededSampler:
     """Double-geometric noise as a difference of two geometric draws of a seeded generator."""
 
     generator: np.random.Generator = field(repr=False)
-    name: str = "seeded-simulation"
+    name: str = SIMULATION
     private: bool = False
 
     def add_noise(self, values: Int, *, scale: Fraction, progress: Progress | None = None) -> Int:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
 from multiprocessing import get_context
 
 import numpy as np
 
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.noise.fast_exact import FastExactSampler
 from pgsr_core.solvers import cpwl
 from pgsr_core.solvers.isotonic import isotonic_integers
 from pgsr_core.solvers.projection import project, round_consistently
@@ -35,7 +37,12 @@ def compile_cumulative() -> None:
     round_consistently(tree, fitted, groups=total, groups_by_region=groups)
 
 
-COMPILERS: tuple[Callable[[], None], ...] = (compile_consistency, compile_cumulative)
+def compile_noise() -> None:
+    """The sampler `fast-exact`."""
+    FastExactSampler().add_noise(np.zeros(1, dtype=np.int64), scale=Fraction(1))
+
+
+COMPILERS: tuple[Callable[[], None], ...] = (compile_consistency, compile_cumulative, compile_noise)
 
 
 def compile_kernels() -> None:

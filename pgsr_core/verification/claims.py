@@ -86,6 +86,7 @@ def check_privacy_arithmetic(report: Report, privacy: PrivacyStatement) -> None:
         neighbours=privacy.neighbours,
         largest_contribution=privacy.largest_contribution,
         largest_size=privacy.largest_size,
+        units_from_data=not privacy.units_are_public,
     )
     report.say(
         "sensitivity",
@@ -180,6 +181,7 @@ def check_privacy_as_signed(
         "population": (privacy.population, "population"),
         "neighbours": (privacy.neighbours, "neighbours"),
         "mechanism": (privacy.mechanism, "mechanism"),
+        "sampler": (privacy.sampler, "sampler"),
         "epsilon": (privacy.epsilon, "epsilon"),
         "spent": (privacy.spent, "spent"),
         "budget": (privacy.budget, "budget"),

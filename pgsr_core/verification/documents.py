@@ -56,6 +56,7 @@ class PrivacyStatement:
     epsilon: Fraction
     levels: tuple[LevelClaim, ...]
     mechanism: str
+    sampler: str
     query: Query
     sensitivity: int
     largest_contribution: int
@@ -254,6 +255,7 @@ def read_privacy(content: bytes) -> PrivacyStatement:
         epsilon=fields.exact("epsilon"),
         levels=tuple(_level(level) for level in fields.each("levels")),
         mechanism=mechanism.text("name"),
+        sampler=mechanism.text("sampler"),
         query=query,
         sensitivity=sensitivity.whole("value", least=1),
         largest_contribution=sensitivity.whole("largest_contribution", least=1),

@@ -26,6 +26,7 @@ from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
+from pgsr_core.noise.catalogue import SIMULATION
 from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
@@ -53,6 +54,11 @@ class LevelPlan(Section):
     epsilon: Derived
     scale: Derived
     expected_error: float = Field(description="expected absolute noise of one measured cell")
+
+    @property
+    def expected_total_error(self) -> float:
+        """Expected absolute noise of all cells of the level together."""
+        return self.expected_error * self.cells
 
 
 class ReleasePlan(Section):
@@ -99,6 +105,20 @@ class ReleasePlan(Section):
     def scales(self) -> tuple[Fraction, ...]:
         """Scale of the noise of each level, root first."""
         return tuple(level.scale for level in self.levels)
+
+    @property
+    def sampler(self) -> str:
+        """The name of what draws the noise."""
+        chosen = self.configuration.privacy.sampler
+        return SIMULATION if self.configuration.simulate else str(chosen)
+
+    @property
+    def weights(self) -> tuple[Fraction, ...]:
+        """What an error at each level counts; 1 each where no objective was declared."""
+        split = self.configuration.privacy.split
+        if isinstance(split, OptimisedSplit):
+            return split.optimise.weights
+        return (Fraction(1),) * len(self.levels)
 
     @property
     def levels_if_uniform(self) -> tuple[LevelPlan, ...]:
@@ -275,6 +295,7 @@ def _sensitivity(configuration: Configuration) -> int:
         neighbours=configuration.privacy.neighbours,
         largest_contribution=configuration.sizes.largest_contribution,
         largest_size=configuration.sizes.max,
+        units_from_data=configuration.units_from_data,
     )
 
 

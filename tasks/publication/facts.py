@@ -78,7 +78,7 @@ class BundleFacts:
         query: what was measured.
         mechanism: its name in a configuration.
         notation: its name in the literature.
-        sampler: how the noise was drawn, in words.
+        sampler: the name of what drew the noise.
         units_from_data: whether the number of groups was taken from the data.
         groups: G, the number of groups in all.
         smallest_size: the smallest published size.

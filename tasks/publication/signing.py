@@ -66,6 +66,7 @@ def sign_bundle(
         budget=facts.budget,
         neighbours=facts.neighbours,
         mechanism=facts.mechanism,
+        sampler=facts.sampler,
         checks={check.name: check.passed for check in facts.checks},
         ledger_head=ledger_head,
         simulation=facts.simulation,

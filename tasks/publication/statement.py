@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from pgsr_core.noise.catalogue import SAMPLERS_IN_WORDS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
@@ -39,7 +40,7 @@ def sensitivity_formula(facts: BundleFacts) -> str:
     """Say where the sensitivity comes from."""
     factor = "" if facts.neighbours == Neighbours.ADD_REMOVE else "2 · "
     if facts.query == Query.COUNTS:
-        return f"{factor}2 = {facts.sensitivity}"
+        return f"{factor}{min(2, len(facts.sizes))} = {facts.sensitivity}"
     contribution, size = facts.largest_contribution, facts.largest_size
     return f"{factor}min(Z, N) = {factor}min({contribution}, {size}) = {facts.sensitivity}"
 
@@ -98,6 +99,7 @@ def paragraphs(facts: BundleFacts) -> tuple[str, ...]:
         _promise(facts),
         _unit(facts),
         _mechanism(facts),
+        _sampler(facts),
         _split(facts),
         _post_processing(facts),
         f"Public, and hence not protected: {'; '.join(invariants(facts))}.",
@@ -172,6 +174,11 @@ def _mechanism(facts: BundleFacts) -> str:
         f"measurements of one level by at most Δ = {sensitivity_formula(facts)} in all (L1), so "
         "a scale of Δ divided by the level's ε gives the level that ε."
     )
+
+
+def _sampler(facts: BundleFacts) -> str:
+    words = SAMPLERS_IN_WORDS.get(facts.sampler)
+    return f"The noise was drawn by the sampler {facts.sampler}" + (f": {words}." if words else ".")
 
 
 def _split(facts: BundleFacts) -> str:

@@ -22,6 +22,7 @@ FIELDS = {"name", "shape", "value", "unit", "against", "bar", "holds"}
         "generic-*",
         "isotonic-*",
         "projection-*",
+        "sampler-*",
         "memory-cpwl-us",
     ],
 )

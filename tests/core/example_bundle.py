@@ -216,6 +216,7 @@ def _provenance(facts: BundleFacts) -> dict[str, Any]:
         "budget": facts.budget,
         "neighbours": facts.neighbours,
         "mechanism": facts.mechanism,
+        "sampler": facts.sampler,
         "checks": {check.name: check.passed for check in facts.checks},
         "ledger_head": LedgerHead(17, "e" * 64),
     }

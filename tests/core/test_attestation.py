@@ -66,6 +66,7 @@ PROVENANCE = Provenance(
     budget=Fraction(4),
     neighbours=Neighbours.ADD_REMOVE,
     mechanism="cumulative",
+    sampler="opendp",
     checks={"totals": True},
     ledger_head=LedgerHead(7, "5" * 64),
 )

@@ -260,6 +260,10 @@ BROKEN: dict[str, tuple[Callable[[Draft], None], str]] = {
     "other neighbours": (field("privacy.json", "neighbours", value="replace"), "privacy-as-signed"),
     "other population": (field("privacy.json", "population", value="x"), "privacy-as-signed"),
     "other mechanism": (field("privacy.json", "mechanism", "name", value="direct"), "mechanism"),
+    "other sampler": (
+        field("privacy.json", "mechanism", "sampler", value="fast-exact"),
+        "privacy-as-signed",
+    ),
     "unknown mechanism": (field("privacy.json", "mechanism", "name", value="magic"), "mechanism"),
     "totals promised in vain": (
         field("privacy.json", "keeps_region_totals", value=True),

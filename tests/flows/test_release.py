@@ -163,12 +163,16 @@ def test_a_date_template_names_the_release_and_finds_the_source(pgsr: Pgsr, virg
 def test_a_signed_release_verifies_offline_and_a_changed_one_does_not(
     pgsr: Pgsr, virginia: Path
 ) -> None:
+    edit(virginia / "product.yaml", "split: uniform", "split: optimise, sampler: fast-exact")
     assert pgsr("keys", "new", "release.key", cwd=virginia).returncode == 0
     edit(virginia / "product.yaml", "  to: public\n", "  to: public\n  signing_key: release.key\n")
     bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
     verify = ("audit", "verify", bundle, "--key", "release.key.pub")
     verified = pgsr(*verify, cwd=virginia)
     assert verified.returncode == 0, verified.stdout + verified.stderr
+    privacy = json.loads((bundle / "privacy.json").read_text())
+    assert privacy["mechanism"]["sampler"] == "fast-exact"
+    assert len({level["scale"]["exact"] for level in privacy["levels"]}) == 4
     table = bundle / "group_sizes.csv"
     table.write_text(table.read_text().replace(",1\n", ",2\n", 1))
     assert pgsr(*verify, cwd=virginia).returncode == 1

@@ -195,6 +195,42 @@ def test_a_listed_split_adds_up_to_exactly_one(tmp_path, split, expected):
         assert configuration(tmp_path, text).privacy.split == expected
 
 
+@pytest.mark.parametrize(
+    ("split", "keys"),
+    [
+        ("optimise", None),
+        ("{optimise: {weights: [1, 0.5, 1/3]}}", None),
+        ("optimize", ["privacy.split"]),
+        ("{optimise: {weights: [1, 0]}}", ["privacy.split.optimise.weights"]),
+        ("{optimise: {weights: [1, x]}}", ["privacy.split.optimise.weights.1"]),
+        ("{optimise: {}}", ["privacy.split.optimise.weights"]),
+        ("{weights: [1]}", ["privacy.split.optimise", "privacy.split.weights"]),
+    ],
+)
+def test_an_optimised_split_may_have_positive_weights(tmp_path, split, keys):
+    text = changed(privacy=f"{{epsilon: 1, split: {split}}}")
+    if keys is None:
+        read = configuration(tmp_path, text)
+        assert type(read).model_validate_json(read.model_dump_json()) == read
+    else:
+        found = problems(tmp_path, text)
+        assert [(line, key) for line, key, _ in found] == [(10, key) for key in keys]
+
+
+def test_the_sampler_is_opendp_unless_the_fast_one_is_chosen(tmp_path):
+    assert configuration(tmp_path).privacy.sampler == "opendp"
+    text = changed(privacy="{epsilon: 1, sampler: fast-exact}")
+    assert configuration(tmp_path, text).privacy.sampler == "fast-exact"
+
+
+@pytest.mark.parametrize("sampler", ["seeded", "seeded-simulation", "numpy", "null", "[opendp]"])
+def test_no_other_sampler_can_be_chosen_for_a_release(tmp_path, sampler):
+    text = changed(privacy=f"{{epsilon: 1, sampler: {sampler}}}")
+    line, key, message = only_problem(tmp_path, text)
+    assert (line, key) == (10, "privacy.sampler")
+    assert "fast-exact" in message
+
+
 # --- everything at once, with lines ---------------------------------------------------------
 
 

@@ -102,6 +102,32 @@ def test_a_split_of_another_length_than_the_tree_is_refused_on_its_line(folder):
     assert found == {8: "privacy.split"}
 
 
+def test_an_optimised_split_follows_from_cells_and_weights_and_beats_the_uniform_one(folder):
+    """Cells 20, 40, 40: shares by 1 : √2 : √2, in four digits."""
+    decided = planned(folder, privacy='{epsilon: "0.6", split: optimise}').plan
+    shares = [level.epsilon / decided.cost for level in decided.levels]
+    assert shares == [Fraction("0.2612"), Fraction("0.3694"), Fraction("0.3694")]
+    uniform = decided.levels_if_uniform
+    assert uniform == planned(folder).plan.levels
+    assert sum(level.expected_total_error for level in decided.levels) < sum(
+        level.expected_total_error for level in uniform
+    )
+    weighted = '{epsilon: "0.6", split: {optimise: {weights: [8, 1, 1]}}}'
+    assert planned(folder, privacy=weighted).plan.scales == (10, 20, 20)
+    assert planned(folder, privacy=weighted).plan.weights == (8, 1, 1)
+
+
+def test_weights_for_another_number_of_levels_are_refused_on_their_line(folder):
+    found = problems(folder, privacy='{epsilon: "0.6", split: {optimise: {weights: [1, 1]}}}')
+    assert found == {8: "privacy.split"}
+
+
+def test_a_simulation_is_drawn_by_the_seeded_sampler_whatever_was_chosen(folder):
+    privacy = '{epsilon: "0.6", sampler: fast-exact}'
+    assert planned(folder, privacy=privacy).plan.sampler == "fast-exact"
+    assert planned(folder, privacy=privacy, simulate="true").plan.sampler == "seeded-simulation"
+
+
 @pytest.mark.parametrize(
     ("mechanism", "neighbours", "sensitivity"),
     [
@@ -223,6 +249,8 @@ def test_an_unsafe_release_name_is_refused(folder):
         {"simulate": "true", "seed": "7"},
         {"privacy": "{epsilon: 1/3, neighbours: replace, split: [1/2, 1/3, 1/6]}"},
         {"privacy": "{epsilon: 0.000000100001}"},
+        {"privacy": "{epsilon: 1/3, split: optimise, sampler: fast-exact}"},
+        {"privacy": "{epsilon: 1/3, split: {optimise: {weights: [1/3, 2, 0.1]}}}"},
         {"privacy": "{epsilon: 999999999999.999999999999}"},
         {"privacy": "{epsilon: 0.123456789123, split: [0.123456789123, 0.5, 0.376543210877]}"},
         {"privacy": f"{{epsilon: {'7' * 24}/{'9' * 24}, split: [1/3, 1/3, 1/3]}}"},
@@ -319,6 +347,7 @@ def test_the_order_of_rows_of_the_region_table_does_not_change_the_key(folder):
         {"resources": "{memory_limit: 1GB, threads: 1}"},
         {"population": '{name: residents, budget: "9", unit_of_privacy: "a person"}'},
         {"privacy": "{epsilon: 3/5, split: [1/3, 1/3, 1/3]}"},
+        {"privacy": "{epsilon: 3/5, sampler: fast-exact}"},
         {"privacy": "{epsilon: 0.60}"},
         {"release": '"2026-Q3"'},
         {"simulate": "false"},

@@ -70,7 +70,7 @@ def example_facts(**changes: object) -> BundleFacts:
         query=Query.CUMULATIVE,
         mechanism="cumulative",
         notation="M_c^dp",
-        sampler="exact, from the operating system's entropy",
+        sampler="fast-exact",
         units_from_data=False,
         groups=10,
         smallest_size=0,
@@ -435,8 +435,11 @@ def test_the_privacy_statement_is_exact_in_fields_and_plain_in_words(tmp_path: P
         "the number of groups in each region",
         "ε = 3/2 (1.5) has been spent (this release included)",
         "size at least k",
+        "drawn by the sampler fast-exact",
+        "Canonne, Kamath and Steinke",
     ):
         assert phrase in words
+    assert document["mechanism"]["sampler"] == "fast-exact"
     assert any("malformed input" in line for line in document["assumptions"])
     assert any("Timing" in line for line in document["not_protected"])
 
@@ -465,11 +468,21 @@ def test_units_from_data_come_with_the_proviso_in_statement_and_report(tmp_path:
             {"query": Query.COUNTS, "neighbours": Neighbours.REPLACE, "sensitivity": 4},
             "2 · 2 = 4",
         ),
+        (
+            {
+                "query": Query.COUNTS,
+                "sensitivity": 1,
+                "units_from_data": True,
+                "smallest_size": 1,
+                "largest_size": 1,
+            },
+            "1 = 1",
+        ),
     ],
 )
 def test_the_sensitivity_comes_with_its_formula(changes: dict[str, object], formula: str) -> None:
     sensitivity = changes["sensitivity"]
-    cells = 3 if "query" in changes else 2
+    cells = 1 if sensitivity == 1 else 3 if "query" in changes else 2
     levels = tuple(
         replace(level, scale=Fraction(6) * sensitivity, cells=cells * level.regions)  # type: ignore[operator]
         for level in example_facts().levels
