@@ -63,7 +63,7 @@ def _rows(scale: Fraction) -> Callable[[Effort], Iterator[Row]]:
             name, mine = f"fast-exact, {threads} thread{'s' * (threads == 'two')}", seconds[threads]
             yield Row(name, label, cells / mine / 1e6, "million draws a second")
             geometric = "numpy's difference of geometric draws"
-            yield Row(f"{name}, speed", label, seconds["numpy"] / mine, "× faster", geometric)
+            yield Row(f"{name}, speed", label, seconds["numpy"] / mine, "× as fast", geometric)
             yield Row(name, label, mine / seconds["cipher"], "×", "its AES-256-CTR stream alone")
             yield Row(f"{name}, speed", label, seconds["opendp"] / mine, "× faster", "OpenDP")
 

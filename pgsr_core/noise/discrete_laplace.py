@@ -131,10 +131,9 @@ def _draw(words: Words, at: int, numerator: int, denominator: int) -> tuple[int,
         negative, at = _below(2, words, at)
         if negative == _OUT_OF_WORDS:
             return 0, _OUT_OF_WORDS
-        if negative == 0:
-            return size, at
-        if size > 0:
-            return -size, at
+        if (negative == 1) & (size == 0):
+            continue
+        return size * (1 - 2 * negative), at
 
 
 @njit(cache=True, nogil=True)
