@@ -69,8 +69,9 @@ def draw_into(
         The number of words that the draws have used.
 
     Raises:
-        ArithmeticError: one draw used up a whole buffer. It takes 9 words on average and ends
-            with a probability above 1/20 in any 16, so 2¹⁵ mean that the stream is not random.
+        ArithmeticError: one draw used up a whole buffer. It takes 8 to 21 words on average and
+            ends with a probability above 1/20 in any 16, so 2¹⁵, which would be needed with a
+            probability below 2⁻¹⁰⁰, mean that the stream is not random.
     """
     if not (1 <= numerator <= LARGEST_NUMERATOR and 1 <= denominator <= LARGEST_DENOMINATOR):
         raise ValueError(f"the scale {numerator}/{denominator} does not fit the integers")

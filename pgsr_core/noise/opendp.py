@@ -15,7 +15,7 @@ CELLS_A_CALL = 50_000
 
 @dataclass(frozen=True)
 class OpenDPSampler:
-    """The discrete Laplace mechanism of OpenDP; the sampler of every real release.
+    """The discrete Laplace mechanism of OpenDP; the default of releases.
 
     OpenDP takes the scale as a float and samples exactly for that float's rational value, so
     the scale is rounded up first. Its own privacy map is consulted for each scale as a second
