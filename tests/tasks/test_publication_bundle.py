@@ -490,6 +490,8 @@ def test_the_sensitivity_comes_with_its_formula(changes: dict[str, object], form
     facts = example_facts(**changes, levels=levels)
     assert sensitivity_formula(facts) == formula
     assert formula in " ".join(paragraphs(facts))
+    replaced = "with one record replaced by another" in " ".join(paragraphs(facts))
+    assert replaced is (facts.neighbours is Neighbours.REPLACE)
 
 
 def test_a_huge_epsilon_is_still_put_into_words() -> None:
