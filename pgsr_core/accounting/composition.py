@@ -21,6 +21,8 @@ from pgsr_core.sensitivity import Neighbours, l1_sensitivity
 DEFAULT_DELTA = Fraction(1, 10**9)
 # Below this the figure would be that of the plain sum, and floating point ends.
 SMALLEST_DELTA = Fraction(1, 10**30)
+FROM_DATA = "from-data"
+FOUR_CELLS = 4
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,14 @@ class MeasuredQuery:
     Attributes:
         largest_contribution: Z, the most that one record adds to its unit.
         largest_size: N, where sizes are top-coded.
+        units_from_data: whether sizes start at 1.
         scales: of the noise, root first.
     """
 
     query: Query
     largest_contribution: int
     largest_size: int
+    units_from_data: bool
     scales: tuple[Fraction, ...]
 
     def largest_change(self, neighbours: Neighbours) -> Mapping[int, int]:
@@ -55,17 +59,19 @@ class MeasuredQuery:
           has losses +2, 0, −2 (in units of 1/scale) with probabilities 1, a(1−a), a² over 1+a.
           Keep ±2 with probability 1/(1+a) and else report 0: they become 1, 2a, a² over (1+a)²,
           which is what two cells that change by one have. Post-processing is never worse.
+          (From the data and with N = 1 there is one size: two units, two cells by one.)
 
         Fewer cells are never worse, as their noise can be added by anyone.
         """
-        if self.query is Query.COUNTS and neighbours is Neighbours.REPLACE:
-            return {2: 1, 1: 2}
         sensitivity = l1_sensitivity(
             self.query,
             neighbours=neighbours,
             largest_contribution=self.largest_contribution,
             largest_size=self.largest_size,
+            units_from_data=self.units_from_data,
         )
+        if self.query is Query.COUNTS and sensitivity == FOUR_CELLS:
+            return {2: 1, 1: 2}
         return {1: sensitivity}
 
 
@@ -93,6 +99,7 @@ class ChargedRelease:
                 Query(descriptor["query"]),
                 int(descriptor["largest_contribution"]),
                 int(descriptor["largest_size"]),
+                descriptor["units"] == FROM_DATA,
                 tuple(Fraction(scale) for scale in noise["scales"]),
             )
             explained = total(noise["sensitivity"] / scale for scale in measured.scales)
