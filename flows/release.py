@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import flow
 
+from tasks.alerts.occasions import alerting
 from tasks.artifacts import describe_run
 from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.run import RunRef
@@ -27,6 +28,11 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
     recalled, never drawn again. So the same call is the first run, a retry and a resume.
     """
     run = RunRef(home, product, release)
+    with alerting(run):
+        return _run_stages(run)
+
+
+def _run_stages(run: RunRef) -> dict[str, Any]:
     refuse_withdrawn(run, run.ledger())
     measurements = recall(run)
     if measurements is None:

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from flows.cli.alerts import alerts
 from flows.cli.audit import audit
 from flows.cli.budget import budget
 from flows.cli.correct import repost, withdraw
@@ -44,6 +45,7 @@ app.add_typer(budget)
 app.add_typer(keys)
 app.add_typer(ledger)
 app.add_typer(audit)
+app.add_typer(alerts)
 
 
 def run() -> None:

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
     ValidationInfo,
     field_validator,
@@ -24,7 +21,9 @@ from pydantic import (
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
+from tasks.configuration.alerts import Alerts
 from tasks.configuration.dates import DateTemplate, check_template, render
+from tasks.configuration.section import Exact, Section
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
@@ -34,25 +33,6 @@ LARGEST_MAX_SIZE = 1_000_000
 MOST_REPETITIONS = 1_000
 # Date directives have one width each, so a name that is safe on one day is safe on all.
 _ANY_DAY = date(2000, 1, 1)
-
-
-def exact_fraction(value: Any) -> Fraction:
-    """Turn a decimal or p/q string, or an integer, into the fraction it denotes.
-
-    A binary float is refused: 0.1 is not one tenth, and budgets are added up exactly.
-    """
-    if isinstance(value, Fraction):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError('must be a decimal or p/q in quotes, such as "0.5" or "1/3"')
-    text = str(value).strip()
-    # A decimal of 12 + 12 digits must still be allowed when it is written again as p/q.
-    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?|[0-9]{1,24}/[0-9]{1,24}", text):
-        raise ValueError('must be a positive decimal or p/q, such as "0.5" or "1/3"')
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError("the denominator must not be zero") from None
 
 
 def identifier(value: Any) -> str:
@@ -79,15 +59,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Exact = Annotated[Fraction, BeforeValidator(exact_fraction), PlainSerializer(str, when_used="json")]
 Identifier = Annotated[str, BeforeValidator(identifier)]
 Column = Annotated[str, BeforeValidator(column_name)]
-
-
-class Section(BaseModel):
-    """Base of every part of a configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class Population(Section):
@@ -251,6 +224,7 @@ class Configuration(Section):
     publish: Publish
     replaces: Identifier | None = None
     resources: Resources = Resources()
+    alerts: Alerts | None = None
     simulate: bool = False
     seed: int | None = Field(default=None, ge=0, lt=2**63)
 

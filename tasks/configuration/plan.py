@@ -31,7 +31,8 @@ from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
-from tasks.configuration.model import Configuration, OptimisedSplit, Section, render_release
+from tasks.configuration.model import Configuration, OptimisedSplit, render_release
+from tasks.configuration.section import Section
 from tasks.ingestion.files import find_table
 from tasks.ingestion.regions import RegionTable, read_regions
 from tasks.ingestion.source_digest import SourceFiles, resolve_source

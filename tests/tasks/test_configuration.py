@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tasks.configuration.dates import check_template, render
 from tasks.configuration.loading import LARGEST_FILE, ConfigurationError, load_configuration
-from tasks.configuration.model import exact_fraction, render_release
+from tasks.configuration.model import render_release
+from tasks.configuration.section import exact_fraction
 
 VALID = """\
 product: household-sizes
