@@ -38,6 +38,7 @@ def test_a_release_is_withdrawn_and_reposted_and_everybody_is_told(
 ) -> None:
     monkeypatch.chdir(virginia)
     create_key(virginia / "release.key")
+    edit(virginia / "product.yaml", "mechanism:", "margins: {repetitions: 0}\nmechanism:")
     edit(virginia / "product.yaml", "  to: public\n", "  to: public\n  signing_key: release.key\n")
     run_stages(prepare(virginia / "product.yaml", slot=date(2026, 1, 1)))
     bundle = virginia / "public" / NAME

@@ -49,6 +49,7 @@ def released(virginia_population: Path, tmp_path_factory: pytest.TempPathFactory
     shutil.copytree(virginia_population, folder)
     create_key(folder / "release.key")
     edit(folder, "  to: public\n", "  to: public\n  signing_key: release.key\n")
+    edit(folder, "mechanism:", "margins: {repetitions: 0}\nmechanism:")
     run_stages(prepare(folder / "product.yaml", slot=SLOT))
     return folder
 
