@@ -117,7 +117,7 @@ def _refuse_misplaced(context: typer.Context) -> None:
 
 
 def _cap(text: str) -> Fraction:
-    from tasks.configuration.model import exact_fraction
+    from tasks.configuration.section import exact_fraction
 
     try:
         return exact_fraction(text)

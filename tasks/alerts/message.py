@@ -20,7 +20,7 @@ _SENTENCES = {
 _COMMANDS = {
     Kind.FAILURE: "pgsr status",
     Kind.GATE: "pgsr status",
-    Kind.BUDGET: "pgsr budget {population}",
+    Kind.BUDGET: "pgsr budget --population {population}",
     Kind.MISSED: "pgsr status",
 }
 _TEST = "This is a test of the alerts of {product}; nothing happened."

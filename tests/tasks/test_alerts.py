@@ -308,7 +308,7 @@ def test_a_budget_that_runs_out_is_told_once_for_each_release(ref: RunRef, inbox
     assert not tell_budget(ledger, configuration, ref.release)
     assert len(inbox.posts) == 2
     post = inbox.posts[-1]
-    assert (post["alert"], post["command"]) == ("budget", "pgsr budget virginia-2000")
+    assert (post["alert"], post["command"]) == ("budget", "pgsr budget --population virginia-2000")
     assert "0.5" not in json.dumps(post)
 
 
