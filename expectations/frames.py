@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS
 from pgsr_core.postprocessing.protocol import PublicFacts
 
 if TYPE_CHECKING:
@@ -165,8 +166,7 @@ FROM temp.promised_regions AS promised
 FULL JOIN regions AS found ON found.region_index = promised.region_index
 """
 
-_BOUNDS = ("lower_90", "upper_90", "lower_95", "upper_95")
-_WHOLE_BOUNDS = ", ".join(f"{_exact(name)} AS {name}" for name in _BOUNDS)
+_WHOLE_BOUNDS = ", ".join(f"{_exact(name)} AS {name}" for name in BOUNDS)
 
 _MARGINS = f"""
 WITH counts AS (
@@ -174,14 +174,14 @@ WITH counts AS (
   FROM group_sizes WHERE size BETWEEN $first AND $last
 ), bounds AS (
   SELECT region_index, size, count(*) AS occurrences,
-    {", ".join(f"min({name}) AS {name}" for name in _BOUNDS)}
+    {", ".join(f"min({name}) AS {name}" for name in BOUNDS)}
   FROM (SELECT region_index, size, {_WHOLE_BOUNDS} FROM margins
         WHERE size BETWEEN $first AND $last)
   GROUP BY region_index, size
 )
 SELECT
   CAST(least(coalesce(bounds.occurrences, 0), 2) AS TINYINT) AS occurrences,
-  counts.value AS value, {", ".join(f"bounds.{name} AS {name}" for name in _BOUNDS)}
+  counts.value AS value, {", ".join(f"bounds.{name} AS {name}" for name in BOUNDS)}
 FROM temp.promised_regions AS promised
 CROSS JOIN range($first, $last + 1) AS sizes(size)
 LEFT JOIN counts ON counts.region_index = promised.region_index AND counts.size = sizes.size
@@ -190,30 +190,17 @@ LEFT JOIN bounds ON bounds.region_index = promised.region_index AND bounds.size 
 
 _MARGINS_EXTENT = _EXTENT.replace("group_sizes", "margins")
 
-# quantile_disc at one half is the lower one of two values in the middle.
 _TYPICAL_MARGINS = f"""
-WITH reaches AS (
-  SELECT promised.level - 1 AS level_index, margins.size AS size,
-    {", ".join(f"greatest(value - lower_{p}, upper_{p} - value) AS reach_{p}" for p in (90, 95))}
-  FROM margins
-  JOIN group_sizes USING (region_index, size)
-  JOIN temp.promised_regions AS promised USING (region_index)
-), medians AS (
-  SELECT level_index, size,
-    {", ".join(f"quantile_disc(reach_{p}, 0.5) AS median_{p}" for p in (90, 95))}
-  FROM reaches GROUP BY level_index, size
-), typical AS (
+WITH typical AS (
   SELECT level_index, size, count(*) AS occurrences,
-    {", ".join(f"min({_exact(f'half_width_{p}')}) AS half_width_{p}" for p in (90, 95))}
+    {", ".join(f"min({_exact(name)}) AS {name}" for name in HALF_WIDTHS)}
   FROM margins_by_level GROUP BY level_index, size
 )
 SELECT
   CAST(least(coalesce(typical.occurrences, 0), 2) AS TINYINT) AS occurrences,
-  {", ".join(f"typical.half_width_{p} AS half_width_{p}" for p in (90, 95))},
-  {", ".join(f"CAST(medians.median_{p} AS BIGINT) AS median_{p}" for p in (90, 95))}
+  {", ".join(f"typical.{name} AS {name}" for name in HALF_WIDTHS)}
 FROM range(0, $levels) AS levels(level_index)
 CROSS JOIN range($first, $last + 1) AS sizes(size)
-LEFT JOIN medians ON medians.level_index = levels.level_index AND medians.size = sizes.size
 LEFT JOIN typical ON typical.level_index = levels.level_index AND typical.size = sizes.size
 """
 

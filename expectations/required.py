@@ -118,11 +118,12 @@ _WHERE_MARGINS_ARE_STATED: Mapping[str, frozenset[str]] = MappingProxyType(
         "no-extra-margins": frozenset(
             {"no row left out", "row count known", "row count as public", "no row outside"}
         ),
-        "typical-margins-as-defined": frozenset(
+        "typical-margins-in-order": frozenset(
             {
                 *("no row left out", "occurrences known", "one occurrence"),
-                *("half-width 90 known", "half-width 90 exact", "half-width 90 is the median"),
-                *("half-width 95 known", "half-width 95 exact", "half-width 95 is the median"),
+                *("half-width 90 known", "half-width 90 exact"),
+                *("half-width 95 known", "half-width 95 exact"),
+                *("half-width 90 at least 0", "half-width 95 at least half-width 90"),
             }
         ),
         "no-extra-typical-margins": frozenset(

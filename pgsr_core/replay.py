@@ -17,7 +17,7 @@ from pgsr_core.canonical import table_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree, TreeError
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
-from pgsr_core.margins.simulation import simulate_margins
+from pgsr_core.margins.release import margins_of
 from pgsr_core.margins.tables import bounds_hold
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
 from pgsr_core.postprocessing.protocol import PublicFacts
@@ -184,7 +184,7 @@ def recompute(origin: Origin) -> Iterator[Recomputed]:
 
 def _recompute_margins(origin: Origin, counts: Int) -> Iterator[Recomputed]:
     facts = origin.facts
-    margins = simulate_margins(
+    margins = margins_of(
         origin.mechanism,
         facts,
         origin.measurements,

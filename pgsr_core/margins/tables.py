@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsr_core.hierarchy import RegionTree
-
 Int = NDArray[np.int64]
 
 MARGINS, MARGINS_BY_LEVEL = "margins", "margins_by_level"
+CONFIDENCES = (Fraction(90, 100), Fraction(95, 100))
 BOUNDS = ("lower_90", "upper_90", "lower_95", "upper_95")
 HALF_WIDTHS = ("half_width_90", "half_width_95")
 
@@ -41,19 +41,7 @@ def bounds_hold(counts: Int, bounds: Int) -> bool:
     )
 
 
-def typical_half_widths(tree: RegionTree, counts: Int, bounds: Int) -> Int:
-    """The typical half-width of each level and size, for each of HALF_WIDTHS.
-
-    How far an interval reaches from its count, on its longer side: the median over the regions
-    of the level (of an even number the lower one of the two in the middle, a whole number).
-    """
-    starts = tree.level_start
-    half_widths = np.empty((len(HALF_WIDTHS), tree.levels, counts.shape[1]), dtype=np.int64)
-    for confidence in range(len(HALF_WIDTHS)):
-        lower, upper = bounds[2 * confidence : 2 * confidence + 2]
-        for level in range(tree.levels):
-            rows = slice(starts[level], starts[level + 1])
-            reach = np.maximum(counts[rows] - lower[rows], upper[rows] - counts[rows])
-            middle = (reach.shape[0] - 1) // 2
-            half_widths[confidence, level] = np.partition(reach, middle, axis=0)[middle]
-    return half_widths
+def half_widths_hold(half_widths: Int) -> bool:
+    """Say whether 0 ≤ half_width_90 ≤ half_width_95 for every level and size."""
+    narrow, wide = half_widths
+    return bool(np.all(narrow >= 0) and np.all(narrow <= wide))

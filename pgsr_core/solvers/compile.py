@@ -15,6 +15,10 @@ import numpy as np
 
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.noise.fast_exact import FastExactSampler
+from pgsr_core.margins.intervals import confidence_intervals
+from pgsr_core.margins.simulation import typical_half_widths
+from pgsr_core.mechanisms import Mechanism
+from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.solvers import cpwl
 from pgsr_core.solvers.isotonic import isotonic_integers
 from pgsr_core.solvers.projection import project, round_consistently
@@ -42,7 +46,23 @@ def compile_noise() -> None:
     FastExactSampler().add_noise(np.zeros(1, dtype=np.int64), scale=Fraction(1))
 
 
-COMPILERS: tuple[Callable[[], None], ...] = (compile_consistency, compile_cumulative, compile_noise)
+def compile_margins() -> None:
+    """Confidence intervals and the simulation of typical errors, of either query."""
+    tree, noisy = _example()
+    facts = PublicFacts(tree, 1, noisy.shape[1], 50, None, (Fraction(2),) * tree.levels)
+    counts = tree.aggregate(np.where(tree.is_leaf[:, None], np.abs(noisy), 0))
+    for query in Query:
+        confidence_intervals(query, facts, noisy, counts)
+    nothing = Mechanism("", "", Query.COUNTS, ())
+    typical_half_widths(nothing, facts, counts, seed="", repetitions=1)
+
+
+COMPILERS: tuple[Callable[[], None], ...] = (
+    compile_consistency,
+    compile_cumulative,
+    compile_noise,
+    compile_margins,
+)
 
 
 def compile_kernels() -> None:

@@ -191,7 +191,7 @@ class Publish(Section):
 class Margins(Section):
     """Margins of error: how often the release is simulated; 0 publishes none."""
 
-    repetitions: int = Field(default=20, ge=0, le=MOST_REPETITIONS)
+    repetitions: int = Field(default=40, ge=0, le=MOST_REPETITIONS)
 
 
 class Resources(Section):

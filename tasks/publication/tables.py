@@ -138,9 +138,10 @@ def _margins(facts: BundleFacts) -> Table:
         title="Margins of error",
         description=(
             "For every released count an interval that holds the true number of groups with 90% "
-            f"and with 95% confidence, from {facts.margin_repetitions} simulations of the whole "
-            "release. Computed from the measurements alone, at no cost to privacy; one row for "
-            "every region and size."
+            "and with 95% confidence, whatever that number is: of all releases that could have "
+            "been drawn, at least so many have an interval that holds it. Computed from the "
+            "measurements and the law of their noise, at no cost to privacy; one row for every "
+            "region and size."
         ),
         columns=(_LEVEL, _REGION, _size(facts), *bounds),
         key=("region", "size"),
@@ -157,8 +158,7 @@ def _margins_by_level(facts: BundleFacts) -> Table:
         Column(
             f"half_width_{percent}",
             "integer",
-            f"How far the {percent}% interval reaches from its count, on its longer side: the "
-            "median over the level's regions.",
+            f"{percent}% of the level's counts of that size are at most so far from the truth.",
             minimum=0,
         )
         for percent in (90, 95)
@@ -166,7 +166,11 @@ def _margins_by_level(facts: BundleFacts) -> Table:
     return Table(
         name=MARGINS_BY_LEVEL,
         title="Typical margins of error",
-        description="The typical margins of error; one row for every level and size.",
+        description=(
+            "How far counts of a level and size typically are from the truth, by simulating the "
+            f"whole release {facts.margin_repetitions} times on its own result; one row for "
+            "every level and size."
+        ),
         columns=(_LEVEL, _size(facts), *half_widths),
         key=("level", "size"),
         query="""

@@ -1,4 +1,4 @@
-"""Margins: how far each released count may be from the truth, by simulating the release.
+"""Margins: how far released counts may be from the truth, cell by cell and by level and size.
 
 Right of the barrier: reads the safe store, writes the safe store; deterministic.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pgsr_core.canonical import json_digest
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
-from pgsr_core.margins.simulation import simulate_margins
+from pgsr_core.margins.release import margins_of
 from tasks import operator
 from tasks.boundary import stage
 from tasks.run import Run, RunRef
@@ -68,7 +68,7 @@ def _compute(run: Run, store: MatrixStore, measurements: TableRef, table: TableR
     done = _finished(run, store, inputs)
     if done is not None:
         return done
-    result = simulate_margins(
+    result = margins_of(
         plan.mechanism,
         run.facts(),
         store.read(measurements, sizes=plan.measured_sizes),

@@ -9,7 +9,7 @@ import pytest
 from expectations import Promises, run_gates
 from expectations.required import must_run
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
-from pgsr_core.margins.tables import bounds_hold, typical_half_widths
+from pgsr_core.margins.tables import bounds_hold, half_widths_hold
 from tasks.storage.tables import MatrixStore
 from tests.expectations.gate_releases import RAGGED, failed_checks, ragged_release, rows_of, store
 
@@ -31,7 +31,8 @@ def store_with_margins() -> duckdb.DuckDBPyConnection:
     tables = MatrixStore(connection, RAGGED)
     bounds = margins_of(VALUES)
     assert bounds_hold(VALUES, bounds)
-    half_widths = typical_half_widths(RAGGED, VALUES, bounds)
+    half_widths = np.arange(2 * RAGGED.levels * len(FACTS.sizes)).reshape(2, RAGGED.levels, -1)
+    assert half_widths_hold(half_widths)
     for table, values in ((MARGINS, bounds), (MARGINS_BY_LEVEL, half_widths)):
         tables.write(table, table, values, sizes=FACTS.sizes, inputs="")
     return connection
@@ -42,7 +43,7 @@ def margin(column: str, value: str) -> str:
 
 
 EVERY, HOLD, EXTRA = "every-cell-has-margins", "margins-hold-the-count", "no-extra-margins"
-TYPICAL, EXTRA_TYPICAL = "typical-margins-as-defined", "no-extra-typical-margins"
+TYPICAL, EXTRA_TYPICAL = "typical-margins-in-order", "no-extra-typical-margins"
 NULLABLE = [f"ALTER TABLE margins ALTER {side}_{p} DROP NOT NULL" for side in ("lower", "upper")
             for p in (90, 95)]  # fmt: skip
 CORRUPTIONS = {
@@ -66,8 +67,12 @@ CORRUPTIONS = {
     ),
     "a row of no region": (["INSERT INTO margins VALUES (10, 0, 0, 0, 0, 0)"], {EXTRA}),
     "a row of no size": (["INSERT INTO margins VALUES (1, 4, 0, 0, 0, 0)"], {EXTRA}),
-    "a typical margin that is another": (
-        ["UPDATE margins_by_level SET half_width_95 = half_width_95 + 1 WHERE level_index = 3"],
+    "a typical margin of 95% below the one of 90%": (
+        ["UPDATE margins_by_level SET half_width_95 = half_width_90 - 1 WHERE level_index = 3"],
+        {TYPICAL},
+    ),
+    "a negative typical margin": (
+        ["UPDATE margins_by_level SET half_width_90 = -1 WHERE level_index = 0 AND size = 0"],
         {TYPICAL},
     ),
     "a typical margin missing": (
@@ -78,7 +83,7 @@ CORRUPTIONS = {
         ["INSERT INTO margins_by_level VALUES (4, 0, 0, 0)"],
         {EXTRA_TYPICAL},
     ),
-    "no margins at all": (["DROP TABLE margins"], {EVERY, HOLD, EXTRA, TYPICAL}),
+    "no margins at all": (["DROP TABLE margins"], {EVERY, HOLD, EXTRA}),
     "no typical margins at all": (["DROP TABLE margins_by_level"], {TYPICAL, EXTRA_TYPICAL}),
 }
 

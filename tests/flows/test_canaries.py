@@ -188,7 +188,7 @@ def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "noise": (noise, "_draw"),
         "isotonic": (post_process, "_compute"),
         "cpwl": (post_process, "_compute"),
-        "margins": (margins, "simulate_margins"),
+        "margins": (margins, "margins_of"),
         "validate": (validate, "run_gates"),
         "publish": (publish, "build_bundle"),
     }[stage]
