@@ -14,10 +14,10 @@ from multiprocessing import get_context
 import numpy as np
 
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.noise.fast_exact import FastExactSampler
 from pgsr_core.margins.intervals import confidence_intervals
 from pgsr_core.margins.simulation import typical_half_widths
 from pgsr_core.mechanisms import Mechanism
+from pgsr_core.noise.fast_exact import FastExactSampler
 from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.solvers import cpwl
 from pgsr_core.solvers.isotonic import isotonic_integers
