@@ -70,8 +70,8 @@ def connect(url: str) -> Engine:
 
 def _sqlite(path: Path) -> Engine:
     require_local(path.parent)
+    make_private_folder(path.parent)
     try:
-        make_private_folder(path.parent)
         path.touch(mode=PRIVATE_FILE)
     except OSError as error:
         raise LedgerUnavailable(

@@ -7,11 +7,7 @@ never ahead of it.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ from typing import Any
 from pgsr_core.canonical import canonical_json
 from pgsr_core.chain import GENESIS, Head
 from pgsr_core.errors import Refused, Unavailable
-from tasks.storage.zones import PRIVATE_FILE, make_private_folder, write_private
+from tasks.storage.zones import StateNotWritten, one_at_a_time, write_private
 
 FORMAT = "pgsr-witness-1"
 _HASH_LENGTH = 64
@@ -86,31 +82,20 @@ class Witness:
             WitnessNotWritten: the disk did not take it; the ledger keeps what was committed.
         """
         try:
-            with self._locked():
+            # The lock is a file of its own because the witness is replaced.
+            with one_at_a_time(self.path.with_suffix(".lock")):
                 seen = self.read() or Witnessed()
                 moved = Witnessed(
                     max(seen.head, head, key=_age), max(seen.published, published, key=_age)
                 )
                 if moved != seen:
                     write_private(self.path, _document(moved))
-        except OSError as error:
+        except StateNotWritten as error:
             raise WitnessNotWritten(
                 f"the ledger took the change, but its witness {self.path} could not be written "
-                f"({error.strerror}). Remedy: see that the disk is there, writable and not full, "
+                f"({error.reason}). Remedy: see that the disk is there, writable and not full, "
                 "and run the same again; nothing is charged or drawn twice."
             ) from None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time; the lock is a file of its own because the witness is replaced."""
-        make_private_folder(self.path.parent)
-        lock = self.path.with_suffix(".lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _age(head: Head) -> int:

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.errors import PgsrError, Unavailable
-from tasks.storage.zones import PRIVATE_FILE, PRIVATE_UMASK, make_private_folder
+from tasks.storage.zones import (
+    PRIVATE_FILE,
+    PRIVATE_UMASK,
+    disk_told,
+    make_private_folder,
+    one_at_a_time,
+)
 
 if TYPE_CHECKING:
     import duckdb
 
 DEFAULT_MEMORY_LIMIT = "4GB"
+LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 
 
 class StoreUnavailable(Unavailable):
-    """A store cannot be opened: another run of the release has it, or its disk does not answer."""
+    """Another run of the release has a store open."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} of this release cannot be opened; another run of it is probably under way. "
+            f"{name} of this release cannot be opened; another run of it is under way. "
             "Remedy: follow it with pgsr status, and try again when it has ended."
+        )
+
+
+class StoreUnusable(Unavailable):
+    """DuckDB can no longer read or write a store; what was not committed is not in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} of this release cannot be read or written. Remedy: see that its disk is "
+            "there, writable and not full, and run the same again; if that does not help, delete "
+            "the file and run pgsr release: its tables are made again, and no noise is drawn."
         )
 
 
@@ -60,21 +79,32 @@ def connect(
 
     Raises:
         StoreUnavailable: another process has it open.
+        StoreUnusable: its disk fails, now or while it is open, or it is damaged.
         StoreMissing: it is to be read, and is not there.
+        StateNotWritten: it cannot be made.
     """
+    import duckdb
+
     if database is not None and not read_only:
         make_private_folder(database.parent)
-    with _private_umask(), closing(_open(database, read_only=read_only)) as connection:
-        if database is not None and not read_only:
-            database.chmod(PRIVATE_FILE)  # one that came back from a backup may be open to others
-        _harden(
-            connection,
-            readable=readable,
-            folder=writable_folder or (database.parent if database is not None else None),
-            memory_limit=memory_limit,
-            threads=threads,
-        )
-        yield connection
+    try:
+        with _private_umask(), closing(_open(database, read_only=read_only)) as connection:
+            if database is not None and not read_only:
+                with disk_told(database):  # one that came back from a backup may be open to others
+                    database.chmod(PRIVATE_FILE)
+            _harden(
+                connection,
+                readable=readable,
+                folder=writable_folder or (database.parent if database is not None else None),
+                memory_limit=memory_limit,
+                threads=threads,
+            )
+            yield connection
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException):
+        if database is None:
+            raise
+        # DuckDB's message names files, and may quote what is in them.
+        raise StoreUnusable(database.name) from None
 
 
 def _open(database: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -82,13 +112,38 @@ def _open(database: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnectio
 
     if database is None:
         return duckdb.connect(":memory:")
-    if read_only and not database.exists():
-        raise StoreMissing(database.name)
+    if not database.exists():
+        if read_only:
+            raise StoreMissing(database.name)
+        _create(database)
     try:
         return duckdb.connect(str(database), read_only=read_only)
-    except duckdb.IOException:
-        # DuckDB's message names the file and the process that holds it.
-        raise StoreUnavailable(database.name) from None
+    except duckdb.IOException as error:
+        if "Could not set lock" in str(error):
+            raise StoreUnavailable(database.name) from None
+        raise
+
+
+def _create(database: Path) -> None:
+    """Make an empty store that appears whole or not at all.
+
+    DuckDB writes its headers into the file in place; one whose process was killed meanwhile
+    would never open again.
+    """
+    import duckdb
+
+    lock = database.with_name(f".{database.name}.lock")
+    with one_at_a_time(lock), disk_told(database):
+        if not database.exists():
+            draft = database.with_name(f".{database.name}.draft-{secrets.token_hex(4)}")
+            try:
+                duckdb.connect(str(draft)).close()
+                for leftover in LOGS:  # of a store that was deleted: it fits no other
+                    database.with_name(database.name + leftover).unlink(missing_ok=True)
+                draft.replace(database)
+            finally:
+                draft.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)  # whoever waited for it finds the store
 
 
 @contextmanager

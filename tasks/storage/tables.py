@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ class MatrixStore:
             self._write_record(record)
             self._connection.commit()
         except BaseException:
-            self._connection.rollback()
+            with suppress(Exception):  # a commit that failed has ended its transaction itself
+                self._connection.rollback()
             raise
         return ref
 

@@ -6,12 +6,15 @@ is internal but safe. Folders are 0700 and files 0600 whatever the umask.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgsr_core.errors import PgsrError, Refused
+from pgsr_core.errors import PgsrError, Refused, Unavailable
 
 HOME_VARIABLE = "PGSR_HOME"
 LEDGER_VARIABLE = "PGSR_LEDGER_URL"
@@ -28,6 +31,17 @@ class NotARunName(PgsrError):
 
 class SourceKeyDamaged(Refused):
     """The key of source digests is not what was written; no other one is made in its place."""
+
+
+class StateNotWritten(Unavailable):
+    """The disk did not take a file or folder of ours; a file that was there before is whole."""
+
+    def __init__(self, path: Path, reason: str | None) -> None:
+        self.reason = reason or "unknown reason"
+        super().__init__(
+            f"{path} cannot be written ({self.reason}). Remedy: see that its disk is there, "
+            "writable and not full, and run the same again."
+        )
 
 
 @dataclass(frozen=True)
@@ -109,26 +123,31 @@ class Home:
 
         Raises:
             SourceKeyDamaged: the file does not hold a whole key.
+            StateNotWritten: it cannot be made, or not be read.
         """
         path = self.root / "confidential" / "source-digest.key"
         make_private_folder(path.parent)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        if not path.exists():
-            write_private(draft, secrets.token_bytes(KEY_BYTES))
-            try:
-                os.link(draft, path)  # atomic, and fails if another process was first
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-            sync_folder(path.parent)
-        key = path.read_bytes()
+        with disk_told(path):
+            if not path.exists():
+                _make_source_key(path)
+            key = path.read_bytes()
         if len(key) != KEY_BYTES:
             raise SourceKeyDamaged(
                 f"{path.name} does not hold {KEY_BYTES} bytes. "
                 "Remedy: restore it from a backup; releases measured under it need it."
             )
         return key
+
+
+def _make_source_key(path: Path) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_private(draft, secrets.token_bytes(KEY_BYTES))
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, path)  # atomic, and fails if another process was first
+    finally:
+        draft.unlink()
+    sync_folder(path.parent)
 
 
 def split_run_name(name: str) -> tuple[str, str]:
@@ -145,35 +164,81 @@ def split_run_name(name: str) -> tuple[str, str]:
         ) from None
 
 
+@contextmanager
+def disk_told(path: Path) -> Iterator[None]:
+    """Turn what the operating system says of a disk into an error that says what to do.
+
+    Raises:
+        StateNotWritten: the disk did not take what was to be written there.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StateNotWritten(path, error.strerror) from None
+
+
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and its missing parents with mode 0700, whatever the umask."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        path.chmod(PRIVATE_FOLDER)
+    """Make a folder and its missing parents with mode 0700, whatever the umask.
+
+    Raises:
+        StateNotWritten: it cannot be made.
+    """
+    with disk_told(folder):
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            path.chmod(PRIVATE_FOLDER)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, durable on return, replacing it atomically."""
+    """Write a file that only its owner can read, durable on return, replacing it atomically.
+
+    Raises:
+        StateNotWritten: the disk did not take it.
+    """
     draft = path.with_name(f".{path.name}.draft-{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with disk_told(path):
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
 
 
 def append_private(path: Path, text: str) -> None:
-    """Append to a file that only its owner can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
-    with os.fdopen(descriptor, "a") as file:
-        file.write(text)
+    """Append to a file that only its owner can read.
+
+    Raises:
+        StateNotWritten: the disk did not take it.
+    """
+    with disk_told(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+        with os.fdopen(descriptor, "a") as file:
+            file.write(text)
+
+
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Hold a lock file, which lives as long as its process; others wait.
+
+    Raises:
+        StateNotWritten: it cannot be made.
+    """
+    make_private_folder(lock.parent)
+    with disk_told(lock):
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        with disk_told(lock):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -24,6 +24,7 @@ from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import Ledger, Measurement, ReservedElsewhere
 from tasks.ledger.owner import actor
 from tasks.ledger.witness import Witness, WitnessDamaged, Witnessed, WitnessNotWritten
+from tasks.storage.zones import StateNotWritten
 from tests.tasks.ledger_requests import PRODUCT, ask, commit, measure, raw, reopened
 
 
@@ -372,7 +373,7 @@ def test_a_witness_that_cannot_be_written_stops_the_run_and_a_rerun_draws_nothin
     reservation = ledger.reserve(ask("2026-Q4"))
 
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise StateNotWritten(Path("witness.json"), "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(witness_module, "write_private", full)

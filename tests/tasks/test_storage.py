@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
+import signal
 import stat
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -14,7 +17,7 @@ import pytest
 
 from pgsr_core.hierarchy import RegionTree
 from tasks.storage import tables
-from tasks.storage.duck import StoreMissing, connect
+from tasks.storage.duck import StoreMissing, StoreUnusable, connect
 from tasks.storage.tables import (
     MatrixStore,
     TableRef,
@@ -26,6 +29,7 @@ from tasks.storage.zones import (
     Home,
     NotARunName,
     SourceKeyDamaged,
+    StateNotWritten,
     append_private,
     make_private_folder,
     split_run_name,
@@ -104,14 +108,29 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path, monkeypat
     write_private(path, b"first")
 
     def fail(_descriptor):
-        raise OSError("no space left")
+        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(StateNotWritten, match=r"No space left on device.*Remedy:"):
             write_private(path, b"second")
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_takes_nothing_is_told_with_its_remedy(tmp_path):
+    (tmp_path / "file").write_text("where a folder should be")
+    inside = tmp_path / "file" / "home"
+    for attempt in (
+        lambda: make_private_folder(inside),
+        lambda: write_private(inside, b""),
+        lambda: append_private(inside, ""),
+        lambda: Home(inside).source_key(),
+        lambda: connect(inside / "run.duckdb").__enter__(),
+    ):
+        with pytest.raises(StateNotWritten, match=r"Not a directory.*Remedy:") as told:
+            attempt()
+        assert told.value.exit_code == 3
 
 
 def test_file_and_folder_reach_the_disk_before_a_write_returns(tmp_path, monkeypatch):
@@ -361,6 +380,76 @@ def test_the_umask_is_as_before_when_a_store_is_closed(tmp_path):
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(previous)
+
+
+def test_a_store_whose_process_was_killed_while_it_was_made_is_made_again(tmp_path, monkeypatch):
+    """DuckDB writes its headers in place, and takes a file with half of them for damaged."""
+    database = tmp_path / "run.duckdb"
+
+    def die(path):
+        Path(path).write_bytes(b"half a header")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(duckdb, "connect", die)
+        try:
+            connect(database).__enter__()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    with connect(database) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+    with connect(database, read_only=True) as connection:
+        assert connection.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_the_log_of_a_deleted_store_does_not_spoil_its_successor(tmp_path):
+    database, log = tmp_path / "run.duckdb", tmp_path / "run.duckdb.wal"
+    with connect(database) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+        left = log.read_bytes()  # as a killed process leaves it
+    database.unlink()
+    log.write_bytes(left)
+    with connect(database) as connection:
+        assert connection.execute("SHOW TABLES").fetchall() == []
+    assert list(tmp_path.iterdir()) == [database]
+
+
+def test_a_damaged_store_is_told_with_its_remedy(tmp_path):
+    database = tmp_path / "run.duckdb"
+    database.write_bytes(b"no store")
+    for read_only in (True, False):
+        with pytest.raises(StoreUnusable, match="Remedy:"), connect(database, read_only=read_only):
+            pass
+    assert database.read_bytes() == b"no store"
+
+
+@contextmanager
+def disk_of(size):
+    """As if the disk had room for files of this size only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_is_full_at_the_commit_is_told_and_leaves_the_tables_as_they_were(tmp_path):
+    database, values = tmp_path / "run.duckdb", np.arange(5 * 40_000).reshape(5, -1)
+
+    def write(table, values):
+        with connect(database) as connection, disk_of(1 << 20 if table == "large" else 1 << 30):
+            store = MatrixStore(connection, TREE)
+            store.write("noise", table, values, sizes=range(values.shape[1]), inputs="i")
+
+    write("small", VALUES)
+    with pytest.raises(StoreUnusable, match="Remedy:"):
+        write("large", values)
+    with connect(database, read_only=True) as connection:
+        assert MatrixStore(connection, TREE).record("noise").output.table == "small"
+    write("wide", values)
 
 
 # --- matrices -------------------------------------------------------------------------------
