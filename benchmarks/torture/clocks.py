@@ -55,6 +55,7 @@ def run(effort: Effort) -> Iterator[Row]:
         not trials.violations,
         f"events ordered by their time: {mutant.count('histories')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

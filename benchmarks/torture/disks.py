@@ -78,6 +78,7 @@ def run(effort: Effort) -> Iterator[Row]:
         bool(trials.tried) and not trials.violations,
         f"failed fsync passed over: {mutant.count('failures')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

@@ -61,6 +61,7 @@ def run(effort: Effort) -> Iterator[Row]:
         bool(trials.tried) and reached == trials.tried and not trials.violations,
         f"draw visible before charge: {mutant.count('crashes')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

@@ -121,6 +121,7 @@ def run(effort: Effort) -> Iterator[Row]:
         not missed,
         f"a ledger without its witness: {len(unseen)} not detected",
         bool(unseen),
+        missed,
     )
 
 

@@ -105,6 +105,7 @@ def run(effort: Effort) -> Iterator[Row]:
         not trials.violations,
         f"digest not checked: {mutant.count('forgeries')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

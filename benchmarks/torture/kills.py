@@ -78,6 +78,7 @@ def run(effort: Effort) -> Iterator[Row]:
         trials.tried >= kills and not trials.violations,
         f"two transactions, a while apart: {mutant.count('kills')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

@@ -157,6 +157,7 @@ def run(effort: Effort) -> Iterator[Row]:
         found is None,
         f"redraw on rerun: {mutant or 'no violation'}",
         mutant is not None,
+        [found] if found else [],
     )
 
 

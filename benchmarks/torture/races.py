@@ -136,6 +136,7 @@ def _row(effort: Effort, name: str, urls: list[str | None]) -> Row:
         good == rounds,
         f"no key: {mutant.count('rounds')}",
         bool(mutant.violations),
+        trials.violations,
     )
 
 

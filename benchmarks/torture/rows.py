@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+# How many of a row's violations are reported in words.
+MOST_TOLD = 5
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Row:
         holds: whether it did.
         mutant: the broken variant that the same torture was run on.
         mutant_caught: whether the torture found it broken.
+        violations: the first few, in words.
     """
 
     name: str
@@ -47,13 +51,14 @@ class Row:
     holds: bool
     mutant: str
     mutant_caught: bool
+    violations: Sequence[str] = ()
 
     @property
     def passed(self) -> bool:
         return self.holds and self.mutant_caught
 
     def as_json(self) -> dict[str, object]:
-        return asdict(self)
+        return {**asdict(self), "violations": list(self.violations[:MOST_TOLD])}
 
 
 @dataclass(frozen=True)

@@ -44,4 +44,7 @@ def run_one(name: str, effort: Effort) -> list[Row]:
     seconds = f"{time.perf_counter() - start:.1f} s"
     figures = "; ".join(row.figure for row in rows)
     print(f"{name}: {figures} ({seconds})", file=sys.stderr, flush=True)
+    for row in rows:
+        for violation in [] if row.holds else row.as_json()["violations"]:
+            print(f"  {row.name}: {violation}", file=sys.stderr, flush=True)
     return rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.torture.__main__ import main
 
 ROOT = Path(__file__).parents[2]
-FIELDS = {"name", "figure", "required", "holds", "mutant", "mutant_caught"}
+FIELDS = {"name", "figure", "required", "holds", "mutant", "mutant_caught", "violations"}
 QUICK = ["bundles", "clocks", "histories", "intermediates"]
 
 
