@@ -1,7 +1,8 @@
 """Every call that changes what is on a disk, as points at which a process dies or a disk fails.
 
 Watched are the file-system calls of `os` and `pathlib`, every SQL statement and commit of the
-ledger, both halves of a DuckDB transaction, and the named points of the driver. Installed in a
+ledger, the opening of a DuckDB file, the halves of its transactions and their commits, and the
+named points of the driver. Installed in a
 forked process that ends afterwards, so nothing is ever taken off again.
 """
 
@@ -13,6 +14,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 from sqlalchemy import Engine, event
 
 from tasks.storage.tables import MatrixStore
@@ -31,6 +33,7 @@ def watch(watcher: Watcher) -> None:
     _watch_fdopen(watcher)
     for name in ("write_text", "write_bytes"):
         _before(pathlib.Path, name, watcher, "write")
+    _watch_duckdb(watcher)
     _before(MatrixStore, "_write_matrix", watcher, "duckdb")
     _before(MatrixStore, "_write_record", watcher, "duckdb")
     event.listen(Engine, "commit", lambda _connection: watcher("commit"))
@@ -81,6 +84,30 @@ def _watch_fdopen(watcher: Watcher) -> None:
             return getattr(self._file, name)
 
     os.fdopen = lambda *arguments, **options: Watched(original(*arguments, **options))  # type: ignore[assignment]
+
+
+def _watch_duckdb(watcher: Watcher) -> None:
+    original = duckdb.connect
+
+    class Watched:
+        """A connection whose every commit is a boundary."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def commit(self) -> Any:
+            watcher("duckdb commit")
+            return self._connection.commit()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    def watched(database: str, *, read_only: bool = False) -> Any:
+        if not read_only:
+            watcher("duckdb")
+        return Watched(original(database, read_only=read_only))
+
+    duckdb.connect = watched
 
 
 class Counter:
