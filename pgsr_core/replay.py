@@ -291,6 +291,7 @@ def read_published(bundle: Mapping[str, bytes] | BundleReader) -> PublishedOrigi
     except TreeError as error:
         raise NotReplayable(f"the regions are no tree: {error.rule}") from None
     recorded = checks.table_digests
+    between = [step.name for step in mechanism.steps[:-1] if step.name in recorded]
     return PublishedOrigin(
         product=privacy.product,
         release=privacy.heading.release,
@@ -299,6 +300,7 @@ def read_published(bundle: Mapping[str, bytes] | BundleReader) -> PublishedOrigi
         witnesses={
             MEASUREMENTS: {CHECKS_FILE: recorded.get(MEASUREMENTS), **measured},
             COUNTS: {CHECKS_FILE: recorded.get(COUNTS), **released},
+            **{stage: {CHECKS_FILE: recorded[stage]} for stage in between},
             **margins,
         },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from prefect import Task, task
@@ -81,20 +82,26 @@ def stage(
 def _attempt(name: str, run: RunRef, action: Callable[[], R]) -> R | StageFailed:
     """Run a stage's work and return its outcome, or what may be said of its failure."""
     os.umask(PRIVATE_UMASK)
-    terminal = operator.terminal()
-    terminal.stage_started(name)
-    run.note(state="running", stage=name)
-    failpoints.reach(f"{name}.started")
+    operator.terminal().stage_started(name)
     try:
+        run.note(state="running", stage=name)
+        failpoints.reach(f"{name}.started")
         outcome = action()
     except Exception as error:
-        operator.log_failure(run.folder.operator_log, name, error)
-        terminal.stage_failed(name, _without_frames(error))
-        exit_code = error.exit_code if isinstance(error, PgsrError) else None
-        run.note(state="failed", stage=name, error=type(error).__name__)
-        return StageFailed(name, type(error).__name__, exit_code)
+        return _failed(name, run, error)
     failpoints.reach(f"{name}.finished")
     return outcome
+
+
+def _failed(name: str, run: RunRef, error: Exception) -> StageFailed:
+    """Tell the operator and the status; that their disk is full must not hide what happened."""
+    with suppress(PgsrError):
+        operator.log_failure(run.folder.operator_log, name, error)
+    operator.terminal().stage_failed(name, _without_frames(error))
+    with suppress(PgsrError):
+        run.note(state="failed", stage=name, error=type(error).__name__)
+    exit_code = error.exit_code if isinstance(error, PgsrError) else None
+    return StageFailed(name, type(error).__name__, exit_code)
 
 
 def _without_frames(error: Exception) -> Exception:

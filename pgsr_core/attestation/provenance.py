@@ -56,7 +56,8 @@ class Provenance:
         code_version: version of the software.
         lock_digest: SHA-256 of the lock of its dependencies; None where it ran without one.
         measurement_digest: canonical digest of the committed measurements.
-        table_digests: canonical digest of each released table, measurements included.
+        table_digests: canonical digest of each released table, measurements included, and of
+            the tables between them.
         population: whom the charge belongs to.
         epsilon: the charge.
         spent: on the population so far, this release included.

@@ -10,6 +10,7 @@ from pgsr_core.attestation.keys import PrivateKey
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, LedgerHead, Provenance, sign_release
 from tasks.configuration.plan import ReleasePlan
 from tasks.keys import read_private_key
+from tasks.publication.errors import PublicFolderUnusable
 from tasks.publication.facts import BundleFacts
 from tasks.publication.place import verified_checksums
 
@@ -51,6 +52,7 @@ def sign_bundle(
 
     Raises:
         NotSignable: a simulation, or a release whose checks did not all pass.
+        PublicFolderUnusable: the signature cannot be written.
     """
     provenance = Provenance(
         product=facts.product,
@@ -73,7 +75,10 @@ def sign_bundle(
         lineage=facts.lineage,
     )
     envelope = sign_release(verified_checksums(bundle), provenance, key=key)
-    (bundle / PROVENANCE_FILE).write_bytes(envelope)
+    try:
+        (bundle / PROVENANCE_FILE).write_bytes(envelope)
+    except OSError as error:
+        raise PublicFolderUnusable(error.strerror) from error
 
 
 def lock_digest() -> str | None:

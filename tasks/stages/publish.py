@@ -15,9 +15,10 @@ from pgsr_core.margins import MARGINS
 from tasks import failpoints, operator
 from tasks.boundary import stage
 from tasks.publication.bundle import build_bundle
-from tasks.publication.errors import GateNotPassed
+from tasks.publication.errors import AlreadyPublished, GateNotPassed
 from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
 from tasks.publication.place import (
+    Published,
     confirm_published,
     is_published,
     make_public_folder,
@@ -44,40 +45,19 @@ def publish(
         GateNotPassed: a check is missing or failed.
     """
     run = ref.open()
-    plan = run.plan
-    destination = plan.destination
     of_margins = {} if margins is None else margins.digests
-    digests = {
-        "measurements": run.measurement().digest,
-        table.table: table.digest,
-        **of_margins,
-    }
-    key = signing_key(plan)
     validated = {"digest": table.digest, "margins": of_margins, "passed": True}
     if not run.ledger.has_event("validated", ref.product, ref.release, **validated):
         raise GateNotPassed(())
-    if is_published(destination) and recorded_digests(destination) == digests:
-        published = confirm_published(destination)
-    else:
-        to = destination.parent.parent
-        make_public_folder(to)
-        with staging_folder(to, plan.product, plan.release) as staging:
-            staging.bundle.mkdir()
-            with run.safe_connection(writable_folder=staging.folder) as connection:
-                store = MatrixStore(connection, run.tree)
-                store.read(table, sizes=plan.sizes)  # what is published is what was judged
-                if margins is not None:
-                    margins.check(store, sizes=plan.sizes)
-                facts = _bundle_facts(run, store, checks, digests)
-                formats = plan.configuration.publish.formats
-                build_bundle(connection, staging.bundle, facts, formats=formats)
-            if key is not None:
-                head = run.ledger.head()
-                run.ledger.remember_published(head)
-                signed_head = LedgerHead(head.sequence, head.hash)
-                sign_bundle(staging.bundle, facts, plan, key=key, ledger_head=signed_head)
-            failpoints.reach("publish.staged")
-            published = publish_bundle(staging.bundle, staging.destination)
+    digests = {**_digests_before(run), table.table: table.digest, **of_margins}
+    published = _published_before(run, digests)
+    if published is None:
+        try:
+            published = _build_and_publish(run, table, margins, checks, digests)
+        except AlreadyPublished:  # by another run of the release, if it is the same bundle
+            published = _published_before(run, digests)
+            if published is None:
+                raise
     failpoints.reach("publish.renamed")
     said = {"digests": digests, "files": dict(published.checksums)}
     if not run.ledger.has_event("published", ref.product, ref.release, **said):
@@ -85,6 +65,50 @@ def publish(
     ref.note(state="published", stage=STAGE)
     operator.terminal().stage_finished(STAGE, f"{len(published.checksums)} files")
     return str(published.folder)
+
+
+def _digests_before(run: Run) -> dict[str, str]:
+    """Digests of the measurements and of the tables between them and the released one."""
+    events = run.ledger.events(run.ref.product, run.ref.release)
+    computed = {said["stage"]: said["digest"] for kind, said in events if kind == "computed"}
+    between = {step.name: computed[step.name] for step in run.plan.mechanism.steps[:-1]}
+    return {"measurements": run.measurement().digest, **between}
+
+
+def _published_before(run: Run, digests: dict[str, str]) -> Published | None:
+    destination = run.plan.destination
+    if is_published(destination) and recorded_digests(destination) == digests:
+        return confirm_published(destination)
+    return None
+
+
+def _build_and_publish(
+    run: Run,
+    table: TableRef,
+    margins: MarginTables | None,
+    checks: list[dict[str, Any]],
+    digests: dict[str, str],
+) -> Published:
+    plan = run.plan
+    key = signing_key(plan)
+    to = plan.destination.parent.parent
+    make_public_folder(to)
+    with staging_folder(to, plan.product, plan.release) as staging:
+        with run.safe_connection(writable_folder=staging.folder) as connection:
+            store = MatrixStore(connection, run.tree)
+            store.read(table, sizes=plan.sizes)  # what is published is what was judged
+            if margins is not None:
+                margins.check(store, sizes=plan.sizes)
+            facts = _bundle_facts(run, store, checks, digests)
+            formats = plan.configuration.publish.formats
+            build_bundle(connection, staging.bundle, facts, formats=formats)
+        if key is not None:
+            head = run.ledger.head()
+            run.ledger.remember_published(head)
+            signed_head = LedgerHead(head.sequence, head.hash)
+            sign_bundle(staging.bundle, facts, plan, key=key, ledger_head=signed_head)
+        failpoints.reach("publish.staged")
+        return publish_bundle(staging.bundle, staging.destination)
 
 
 def _bundle_facts(

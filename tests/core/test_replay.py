@@ -207,3 +207,19 @@ def test_recomputing_changes_no_measurement() -> None:
 def test_the_example_counts_are_no_fixed_point_by_accident() -> None:
     made = honest().tables["group_sizes"]
     assert [row[3] for row in made] != [count for row in COUNTS for count in row]
+
+
+def test_a_table_in_between_that_was_recorded_must_come_out_as_well() -> None:
+    draft = honest()
+    steps = recompute(read_published(draft.unsigned()).origin)
+    digests = draft.documents["checks.json"]["table_digests"]
+    digests["isotonic"] = next(done.digest for done in steps if done.table == "isotonic")
+    found = replay_bundle(draft.unsigned())
+    assert found.equal, found.items
+    [same] = [item for item in found.items if item.name == "recomputed:isotonic"]
+    assert "equal to that of checks.json" in same.sentence
+
+    digests["isotonic"] = "0" * 64
+    [wrong] = [item for item in replay_bundle(draft.unsigned()).items if not item.passed]
+    assert wrong.name == "recomputed:isotonic"
+    assert "checks.json" in wrong.sentence
