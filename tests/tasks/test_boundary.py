@@ -1,4 +1,4 @@
-"""The boundary of a stage: a failure is told by its class alone, also when nothing can be written."""
+"""The boundary of a stage: a failure is told by its class, also when nothing can be written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tasks.boundary import StageFailed, stage
 from tasks.run import RunRef
 
-SECRET = "row 4711"
+CONFIDENTIAL = "row 4711"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def unwritable(tmp_path: Path) -> RunRef:
 
 
 def failing(_run: RunRef) -> None:
-    raise ValueError(SECRET)
+    raise ValueError(CONFIDENTIAL)
 
 
 def failure_of(ref: RunRef) -> StageFailed:
@@ -34,8 +34,8 @@ def test_a_failure_is_told_by_its_class_and_nothing_is_chained_to_it(tmp_path: P
     failure = failure_of(ref)
     assert (failure.error, failure.exit_code) == ("ValueError", None)
     assert failure.__context__ is None
-    assert SECRET not in str(failure)
-    assert SECRET in ref.folder.operator_log.read_text()
+    assert CONFIDENTIAL not in str(failure)
+    assert CONFIDENTIAL in ref.folder.operator_log.read_text()
     assert ref.ledger().run_states()[0].error == "ValueError"
 
 
