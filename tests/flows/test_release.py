@@ -121,7 +121,10 @@ def test_status_and_budget_tell_where_a_release_stands(pgsr: Pgsr, virginia: Pat
     assert (state["state"], state["stage"], state["next"]) == ("published", "publish", "")
     [account] = pgsr.json("budget", cwd=virginia)
     assert account["remaining"] == "7/2"
-    assert account["charges"] == [{"release": "household-sizes/synthetic-1", "epsilon": "1/2"}]
+    [charge] = account["charges"]
+    assert (charge["release"], charge["epsilon"]) == ("household-sizes/synthetic-1", "1/2")
+    assert charge["noise"]["scales"] == ["8"] * 4
+    assert account["together"]["epsilon"] == "1/2"
     shown = pgsr("status", cwd=virginia)
     assert "household-sizes/synthetic-1" in shown.stdout
 
