@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from pgsr_core.accounting.composition import Guarantee
     from pgsr_core.budget import Account
-    from tasks.ledger.ledger import Charge
+    from tasks.ledger.ledger import Charge, Ledger
+
+    Row = tuple[Account, Sequence[Charge], Guarantee | None]
 
 budget = typer.Typer(
     name="budget",
@@ -50,14 +52,7 @@ def overview(
 
     allowed = _delta(delta)
     ledger = ledger_of(home)
-    if ledger is None:
-        accounts: tuple[Account, ...] = ()
-    else:
-        accounts = (ledger.account(population),) if population else ledger.accounts()
-    rows = []
-    for account in accounts:
-        charges = ledger.charges(account.population) if ledger is not None else ()
-        rows.append((account, charges, _together(charges, delta=allowed)))
+    rows = [] if ledger is None else _rows(ledger, population, delta=allowed)
     if as_json:
         say_json([_document(*row) for row in rows])
     else:
@@ -131,15 +126,25 @@ def _delta(text: str) -> Fraction:
     from pgsr_core.accounting.composition import SMALLEST_DELTA
 
     try:
-        delta = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        # A float first: the exact value of 1e-999999999 would not fit into memory.
+        delta = Fraction(text) if 0 < float(text) < 1 else Fraction(0)
+    except ValueError:
         delta = Fraction(0)
-    if not SMALLEST_DELTA <= delta < 1:
+    if delta < SMALLEST_DELTA:
         raise PgsrError(
-            f"--delta must be a number from {float(SMALLEST_DELTA):g} to below 1. "
+            f"--delta must be a decimal from {float(SMALLEST_DELTA):g} to below 1. "
             "Remedy: for example --delta 1e-9."
         )
     return delta
+
+
+def _rows(ledger: Ledger, population: str | None, *, delta: Fraction) -> list[Row]:
+    accounts = (ledger.account(population),) if population else ledger.accounts()
+    rows: list[Row] = []
+    for account in accounts:
+        charges = ledger.charges(account.population)
+        rows.append((account, charges, _together(charges, delta=delta)))
+    return rows
 
 
 def _together(charges: Sequence[Charge], *, delta: Fraction) -> Guarantee | None:
@@ -189,9 +194,7 @@ def _document(
     }
 
 
-def _show(
-    rows: Sequence[tuple[Account, Sequence[Charge], Guarantee | None]], *, delta: str
-) -> None:
+def _show(rows: Sequence[Row], *, delta: str) -> None:
     from flows.cli.screen import out, table
     from pgsr_core.budget import show
 

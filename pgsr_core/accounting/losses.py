@@ -28,8 +28,8 @@ Float = NDArray[np.float64]
 MOST_POINTS = 1 << 15
 # Of each composition the rarest outcomes, this part of δ, are counted as certain disclosure.
 TAIL = 1e-9
-# Relative error of all masses together: 2⁻⁵³ for each of a few operations on a way through
-# log₂(n) squarings of n composed cells is less than this while n is below 10⁸.
+# A mass has a relative error of at most 2⁻⁵³ for each product and sum on its way, and for n cells
+# there are at most n·(4 + 2 log₂ n) of them: less than this while n is below 10⁸.
 ROUNDING = 1e-6
 # Figures are multiples of this, rounded up.
 STEP = Fraction(1, 10**6)
