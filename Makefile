@@ -5,10 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-large check bench torture lock setup clean help
+.PHONY: demo test test-large check bench torture privacy-audit lock setup clean help
 
 help: ## say what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
 
 setup: $(READY) ## make the virtual environment from the lock
 
@@ -39,6 +39,9 @@ bench: $(READY) ## measure the solvers against their peers (minutes; needs a qui
 
 torture: $(READY) ## crash, race, forge and fill disks under the ledger (minutes)
 	$(BIN)/python -m benchmarks.torture
+
+privacy-audit: $(READY) ## attack the privacy claim, sound and with bugs planted (minutes)
+	$(BIN)/python -m benchmarks.privacy_audit
 
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
