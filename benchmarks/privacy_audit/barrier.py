@@ -60,7 +60,6 @@ def pass_the_barrier(product: Product, folder: Path) -> Passage:
         in_store, stored_types = measured.stored(measured.table)
         in_store_again = measure_again(measured)
     run = measured.run
-    name = run.ref.product, run.ref.release
     charges = run.ledger.charges(run.plan.configuration.population.name)
     return Passage(
         measured=measured,
@@ -70,7 +69,11 @@ def pass_the_barrier(product: Product, folder: Path) -> Passage:
         in_store=in_store,
         in_store_again=in_store_again,
         cells_drawn=sum(cells for sampler in watched for cells in sampler.cells),
-        charges=tuple(epsilon for *charged, epsilon in charges if tuple(charged) == name),
+        charges=tuple(
+            charge.epsilon
+            for charge in charges
+            if (charge.product, charge.release) == (run.ref.product, run.ref.release)
+        ),
     )
 
 

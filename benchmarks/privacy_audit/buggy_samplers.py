@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pgsr_core.noise.opendp import OpenDPSampler
 from pgsr_core.noise.protocol import Int, Progress, Sampler
 
-Noise = Callable[[NDArray[np.int64], float], NDArray[np.generic]]
 SEED = 20260701
 _sound = OpenDPSampler.add_noise
 
@@ -105,8 +104,3 @@ def with_sampler_bug(name: str) -> Iterator[None]:
 
     with mock.patch.object(OpenDPSampler, "add_noise", add_noise):
         yield
-
-
-def sampler_class(name: str) -> Callable[[], Sampler]:
-    """The sampler of a release, by its name in a configuration."""
-    return {"opendp": OpenDPSampler}[name]

@@ -15,7 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.privacy_audit.buggy_samplers import BUGGY_SAMPLERS, sampler_class, with_sampler_bug
+from benchmarks.privacy_audit.buggy_samplers import BUGGY_SAMPLERS, with_sampler_bug
+from pgsr_core.noise.catalogue import ReleaseSampler
 
 CELLS = 64
 SCALE = Fraction(1000)
@@ -25,12 +26,11 @@ CHILDREN = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a list of draws as JSON: the process's own, its children's, and its own again."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.privacy_audit.fresh")
-    parser.add_argument("--sampler", default="opendp")
+    parser.add_argument("--sampler", type=ReleaseSampler, default=ReleaseSampler.OPENDP)
     parser.add_argument("--bug", choices=BUGGY_SAMPLERS)
     options = parser.parse_args(arguments)
-    kind = sampler_class(options.sampler)
     with with_sampler_bug(options.bug) if options.bug else contextlib.nullcontext():
-        sampler = kind()
+        sampler = options.sampler.make()
 
         def draw() -> list[int]:
             zeros = np.zeros(CELLS, dtype=np.int64)

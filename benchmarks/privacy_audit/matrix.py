@@ -12,9 +12,9 @@ from pathlib import Path
 import numba
 
 from benchmarks.privacy_audit.bugs import BUGS
-from benchmarks.privacy_audit.products import DEFAULT_SAMPLER
 from benchmarks.privacy_audit.rounds import TESTS, Bench, Round
 from benchmarks.privacy_audit.verdicts import Verdict
+from pgsr_core.noise.catalogue import ReleaseSampler
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Subject:
 
     name: str
     what: str
-    sampler: str = DEFAULT_SAMPLER
+    sampler: ReleaseSampler = ReleaseSampler.OPENDP
     bug: str | None = None
 
 
@@ -77,7 +77,7 @@ class Row:
 
 def subjects() -> list[Subject]:
     """The sound mechanism with each sampler, then the bugs."""
-    sound = [Subject("sound, opendp", "the product as it is")]
+    sound = [Subject(f"sound, {name}", "the product as it is", name) for name in ReleaseSampler]
     return sound + [Subject(bug.name, bug.what, bug=bug.name) for bug in BUGS.values()]
 
 

@@ -16,6 +16,7 @@ from scipy import stats
 
 from benchmarks.privacy_audit.fresh import SCALE
 from benchmarks.privacy_audit.verdicts import Verdict, worst
+from pgsr_core.noise.catalogue import ReleaseSampler
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2
@@ -23,7 +24,7 @@ DRAWS = ("at first", "in one child", "in another child", "after both")
 Drawn = dict[str, NDArray[np.int64]]
 
 
-def draw_in_new_processes(*, sampler: str, bug: str | None) -> Drawn:
+def draw_in_new_processes(*, sampler: ReleaseSampler, bug: str | None) -> Drawn:
     """Start new processes one beside the other; what each draws, by process and moment."""
     command = [sys.executable, "-m", "benchmarks.privacy_audit.fresh", "--sampler", sampler]
     command += ["--bug", bug] if bug else []

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pgsr_core.noise.catalogue import ReleaseSampler
+
 BUDGET = 10**9
-DEFAULT_SAMPLER = "opendp"
 BASE = "base"
 # What a neighbour of the base differs in: a unit, and the people that it has instead.
 CHANGES = {"3 to 2": ("a-0", 2), "1 to gone": ("a-1", 0), "0 to 1": ("a-2", 1)}
@@ -35,7 +36,7 @@ class Product:
     epsilon: Fraction
     neighbours: str = "add-remove"
     largest_contribution: int = 1
-    sampler: str = DEFAULT_SAMPLER
+    sampler: ReleaseSampler = ReleaseSampler.OPENDP
 
     def write(self, folder: Path) -> None:
         """Write the source files."""
@@ -49,7 +50,6 @@ class Product:
 
     def configuration(self, folder: Path, release: str) -> Path:
         """Write the configuration of one release."""
-        sampler = "" if self.sampler == DEFAULT_SAMPLER else f", sampler: {self.sampler}"
         path = folder / f"{self.name}.yaml"
         path.write_text(
             f"product: {self.name}\n"
@@ -63,7 +63,7 @@ class Product:
             f"sizes: {{max: {self.largest_size}, "
             f"largest_contribution: {self.largest_contribution}}}\n"
             f'privacy: {{epsilon: "{self.epsilon}", neighbours: {self.neighbours}, '
-            f"split: uniform{sampler}}}\n"
+            f"split: uniform, sampler: {self.sampler}}}\n"
             "mechanism: cumulative\n"
             "publish: {to: public, formats: [parquet, csv]}\n"
             "resources: {threads: 1}\n"
@@ -102,12 +102,12 @@ class Product:
         return Fraction(records * sensitivity * self.levels) / self.epsilon
 
 
-def unit_scale(sampler: str) -> Product:
+def unit_scale(sampler: ReleaseSampler) -> Product:
     """Noise of scale 1, where a wrong shape shows best."""
     return replace(_wide(), name="unit-scale", epsilon=Fraction(3), sampler=sampler)
 
 
-def production_scale(sampler: str) -> Product:
+def production_scale(sampler: ReleaseSampler) -> Product:
     """Noise of scale 6, as one gets from ε = 1/2 over three levels, by way of Z and replacement."""
     return replace(
         _wide(), name="production", neighbours="replace", largest_contribution=2, sampler=sampler
@@ -122,7 +122,7 @@ def _wide() -> Product:
     return Product("wide", parents, leaf_of, people, largest_size=500, epsilon=Fraction(2))
 
 
-def neighbours(sampler: str) -> dict[str, Product]:
+def neighbours(sampler: ReleaseSampler) -> dict[str, Product]:
     """A small population and its neighbours, by what is changed; ε is 2 over two levels."""
     parents = {"all": "", "a": "all", "b": "all"}
     leaf_of = {f"{leaf}-{unit}": leaf for leaf in ("a", "b") for unit in range(6)}

@@ -25,6 +25,7 @@ from benchmarks.privacy_audit.stages import (
     published_numbers,
 )
 from benchmarks.privacy_audit.verdicts import Verdict
+from pgsr_core.noise.catalogue import ReleaseSampler
 
 RUNS = 6
 COPIES = 1300
@@ -36,13 +37,12 @@ class Bench:
     """The audited products in one folder, released once each through the stages.
 
     Attributes:
-        sampler: as in a configuration.
         sampler_bug: the planted bug, where new processes have to plant it, too.
         changes: the neighbours that the attackers are given.
     """
 
     folder: Path
-    sampler: str = products.DEFAULT_SAMPLER
+    sampler: ReleaseSampler = ReleaseSampler.OPENDP
     sampler_bug: str | None = None
     changes: tuple[str, ...] = tuple(products.CHANGES)
 

@@ -20,13 +20,15 @@ import pytest
 from benchmarks.privacy_audit import products
 from benchmarks.privacy_audit.products import Product
 from benchmarks.privacy_audit.stages import Measured, measure, post_processed
+from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.noise.opendp import OpenDPSampler
 from pgsr_core.noise.seeded import SeededSampler
 from tasks.stages import publish as publish_stage
+from tasks.stages.margins import margins
 from tasks.stages.publish import publish
 from tasks.stages.validate import validate
 
-NEIGHBOURS = products.neighbours("opendp")
+NEIGHBOURS = products.neighbours(ReleaseSampler.OPENDP)
 
 
 @contextmanager
@@ -55,7 +57,9 @@ def bundle(product: Product, folder: Path) -> dict[str, bytes]:
         measured: Measured = measure(product, folder)
         table = post_processed(measured)
         ref = measured.run.ref
-        published = Path(publish.fn(ref, table, validate.fn(ref, table)))
+        uncertainty = margins.fn(ref, measured.table, table)
+        checks = validate.fn(ref, table, uncertainty)
+        published = Path(publish.fn(ref, table, uncertainty, checks))
     return {path.name: path.read_bytes() for path in published.iterdir()}
 
 
@@ -69,7 +73,9 @@ def test_with_equal_measurements_the_bundles_of_neighbours_are_equal(
     change: str, base: dict[str, bytes], tmp_path: Path
 ) -> None:
     other = bundle(NEIGHBOURS[change], tmp_path / "other")
-    assert {"privacy.json", "checks.json", "report.html", "measurements.csv"} <= set(other)
+    assert {"privacy.json", "checks.json", "report.html", "margins.csv", "measurements.csv"} <= set(
+        other
+    )
     assert [name for name in base.keys() | other.keys() if base.get(name) != other.get(name)] == []
 
 
