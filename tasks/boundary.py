@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from prefect import Task, task
+from prefect import Task, runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from pgsr_core.errors import PgsrError
-from tasks import failpoints, operator
+from tasks import failpoints, logs, operator
+from tasks.observations import observe
 from tasks.run import RunRef
 from tasks.storage.zones import PRIVATE_UMASK
 
@@ -83,13 +87,18 @@ def _attempt(name: str, run: RunRef, action: Callable[[], R]) -> R | StageFailed
     """Run a stage's work and return its outcome, or what may be said of its failure."""
     os.umask(PRIVATE_UMASK)
     operator.terminal().stage_started(name)
+    started = time.monotonic()
+    _log("stage started", name, run)
     try:
         run.note(state="running", stage=name)
         failpoints.reach(f"{name}.started")
         outcome = action()
     except Exception as error:
-        return _failed(name, run, error)
+        failed = _failed(name, run, error)
+        _ended(name, run, started, error=failed.error)
+        return failed
     failpoints.reach(f"{name}.finished")
+    _ended(name, run, started)
     return outcome
 
 
@@ -102,6 +111,27 @@ def _failed(name: str, run: RunRef, error: Exception) -> StageFailed:
         run.note(state="failed", stage=name, error=type(error).__name__)
     exit_code = error.exit_code if isinstance(error, PgsrError) else None
     return StageFailed(name, type(error).__name__, exit_code)
+
+
+def _ended(name: str, run: RunRef, started: float, *, error: str | None = None) -> None:
+    seen = observe(run, name, seconds=time.monotonic() - started, error=error)
+    took = {"seconds": round(seen.seconds, 3), "peak_memory_bytes": seen.peak_bytes}
+    if error is None:
+        _log("stage finished", name, run, took)
+    else:
+        _log("stage failed", name, run, {**took, "error": error}, level=logging.ERROR)
+
+
+def _log(
+    event: str,
+    name: str,
+    run: RunRef,
+    facts: Mapping[str, object] = MappingProxyType({}),
+    *,
+    level: int = logging.INFO,
+) -> None:
+    names = {"product": run.product, "release": run.release, "stage": name}
+    logs.say(event, level=level, **names, flow_run=runtime.flow_run.id, **facts)
 
 
 def _without_frames(error: Exception) -> Exception:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
@@ -14,11 +17,13 @@ from flows.cli.demo import demo
 from flows.cli.inspect import check, status
 from flows.cli.keys import keys
 from flows.cli.ledger import ledger
+from flows.cli.metrics import metrics
 from flows.cli.operate import doctor, purge
 from flows.cli.release import release, resume
 from flows.cli.screen import complain
 from flows.cli.synth import synth
 from pgsr_core.errors import PgsrError
+from tasks import logs
 
 EXIT_UNEXPECTED = 70
 EXIT_INTERRUPTED = 130
@@ -38,6 +43,7 @@ app.command()(release)
 app.command()(resume)
 app.command()(status)
 app.command()(doctor)
+app.command()(metrics)
 app.command()(purge)
 app.command()(withdraw)
 app.command()(repost)
@@ -46,6 +52,24 @@ app.add_typer(keys)
 app.add_typer(ledger)
 app.add_typer(audit)
 app.add_typer(alerts)
+
+
+class LogFormat(StrEnum):
+    """Who reads what a run says on standard error."""
+
+    TEXT = "text"
+    JSON = logs.JSON
+
+
+@app.callback()
+def log_as(
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(envvar=logs.VARIABLE, help="Stages on standard error: for people, or JSON."),
+    ] = LogFormat.TEXT,
+) -> None:
+    """Say how to log, for every command and for the processes that it starts."""
+    os.environ[logs.VARIABLE] = str(log_format)
 
 
 def run() -> None:

@@ -86,9 +86,9 @@ def execute(ref: RunRef, *, verbose: bool) -> None:
     Raises:
         PgsrError: what stopped a stage, in full, for the operator's eyes.
     """
-    from flows.cli.screen import StageDisplay
+    from flows.cli.screen import StageDisplay, complain
     from flows.prefect_settings import use_prefect
-    from tasks import operator
+    from tasks import logs, operator
     from tasks.storage.zones import Home
 
     use_prefect(Home(Path(ref.home)), verbose=verbose)
@@ -98,12 +98,17 @@ def execute(ref: RunRef, *, verbose: bool) -> None:
     if failure is None:
         return
     cause = display.failure
-    if isinstance(cause, PgsrError):
-        raise cause
-    raise StageError(
+    scrubbed = StageError(
         f"{failure}. Nothing was published; whatever was finished is kept. "
         f"Remedy: see {ref.folder.operator_log}, then pgsr resume {ref.name}."
     )
+    if not isinstance(cause, PgsrError):
+        raise scrubbed
+    if logs.is_json():
+        # What the operator may read on a terminal must not go where the log is collected.
+        complain(str(scrubbed))
+        raise typer.Exit(cause.exit_code)
+    raise cause
 
 
 def _run_flow(ref: RunRef) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from typing import Any
 
@@ -10,17 +11,25 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tasks import logs
+
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
 def complain(message: str) -> None:
     """Say what went wrong, on standard error."""
+    if logs.is_json():
+        logs.say("command failed", level=logging.ERROR, message=message)
+        return
     err.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
 
 
 def warn(message: str) -> None:
     """Say what to know although nothing is wrong, on standard error."""
+    if logs.is_json():
+        logs.say("note", level=logging.WARNING, message=message)
+        return
     err.print(f"[yellow]note:[/] {_plain(message)}", soft_wrap=True)
 
 
@@ -44,25 +53,27 @@ class StageDisplay:
     """Shows the stages of a run on the operator's terminal (standard error).
 
     On a terminal the current stage has a spinner and counts rows or cells; elsewhere each
-    finished stage is one line.
+    finished stage is one line. Where a machine reads the log, it shows nothing: rows are counted
+    left of the barrier, and that log may be collected anywhere.
     """
 
     def __init__(self, title: str) -> None:
         self._title = title
+        self._console = Console(stderr=True, quiet=True) if logs.is_json() else err
         self._lock = threading.Lock()
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
             TextColumn("{task.description:<12}"),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
-            console=err,
+            console=self._console,
         )
         self._tasks: dict[str, Any] = {}
         self.failure: BaseException | None = None
 
     def __enter__(self) -> StageDisplay:
-        err.print(f"[bold]{_plain(self._title)}[/]")
-        if err.is_terminal:
+        self._console.print(f"[bold]{_plain(self._title)}[/]")
+        if self._console.is_terminal:
             self._progress.start()
         self._tasks[START] = self._progress.add_task(START, total=1, note="starting Prefect")
         return self
@@ -86,15 +97,15 @@ class StageDisplay:
     def stage_finished(self, stage: str, note: str) -> None:
         """Tick a stage off."""
         self._progress.update(self._tasks[stage], completed=1, note=_plain(note))
-        if not err.is_terminal:
-            err.print(f"  ✓ {stage:<12} {_plain(note)}")
+        if not self._console.is_terminal:
+            self._console.print(f"  ✓ {stage:<12} {_plain(note)}")
 
     def stage_failed(self, stage: str, error: BaseException) -> None:
         """Mark a stage; the message follows when the command ends."""
         self.failure = error
         self._progress.update(self._tasks[stage], note="[red]failed[/]")
-        if not err.is_terminal:
-            err.print(f"  ✗ {stage:<12} failed")
+        if not self._console.is_terminal:
+            self._console.print(f"  ✗ {stage:<12} failed")
 
 
 def _plain(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tasks import operator
 from tasks.boundary import stage
 from tasks.ingestion.persons import ingest_persons
+from tasks.observations import note_rows
 from tasks.run import RunRef
 from tasks.stages.prepare import measurement_request, public_units
 from tasks.storage.tables import TableRef
@@ -46,5 +47,6 @@ def ingest(ref: RunRef) -> TableRef:
             inputs=key,
             certificate={"groups": true.groups},
         )
+    note_rows(ref, true.rows)
     terminal.stage_finished(STAGE, f"{true.rows:,} rows, {true.groups:,} groups")
     return table
