@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.hierarchy import SHOWN_ROWS
-from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS, MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.scales import float_at_least
 from tasks.publication.errors import FormulaLikeName, InconsistentFacts
@@ -67,6 +67,7 @@ FORMATS = {
 
 _LEVEL = Column("level", "integer", "Level of the region; 1 is the root's.", minimum=1)
 _REGION = Column("region", "string", "Id of the region.")
+_LEVELS = '(SELECT DISTINCT "level" - 1 AS level_index FROM regions)'
 
 
 def published_tables(facts: BundleFacts) -> tuple[Table, ...]:
@@ -292,20 +293,24 @@ def _refuse_other_rows(connection: duckdb.DuckDBPyConnection, facts: BundleFacts
     ).fetchall()
     if found != [(level.level, level.regions) for level in facts.levels]:
         raise InconsistentFacts("the table regions has other levels than the facts")
-    tables = {
-        "group_sizes": ("value", facts.sizes),
-        "measurements": ("value", facts.measured_sizes),
-    }
+    wanted = [
+        ("group_sizes", "value", facts.sizes),
+        ("measurements", "value", facts.measured_sizes),
+    ]
     if facts.states_margins:
-        tables[MARGINS] = ("lower_90 + upper_90 + lower_95 + upper_95", facts.sizes)
-    for table, (values, sizes) in tables.items():
+        wanted.append((MARGINS, " + ".join(BOUNDS), facts.sizes))
+        wanted.append((MARGINS_BY_LEVEL, " + ".join(HALF_WIDTHS), facts.sizes))
+    for table, values, sizes in wanted:
+        key, known, rows = ("region_index", "regions", facts.regions)
+        if table == MARGINS_BY_LEVEL:
+            key, known, rows = ("level_index", _LEVELS, len(facts.levels))
         row = connection.execute(
             f"""
-            SELECT count(*), count({values}), count(r.region_index), min(size), max(size)
-            FROM {table} AS t LEFT JOIN regions AS r USING (region_index)
-            """  # noqa: S608 (table and values are constants)
+            SELECT count(*), count({values}), count(known.{key}), min(size), max(size)
+            FROM {table} LEFT JOIN {known} AS known USING ({key})
+            """  # noqa: S608 (all parts are constants)
         ).fetchone()
-        cells = facts.regions * len(sizes)
+        cells = rows * len(sizes)
         if row != (cells, cells, cells, sizes.start, sizes.stop - 1):
             raise InconsistentFacts(f"the table {table} has other cells than the facts")
 

@@ -25,6 +25,7 @@ from pgsr_core.attestation.provenance import (
 )
 from pgsr_core.canonical import table_digest
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS, Margins
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import Neighbours, l1_sensitivity
@@ -49,7 +50,10 @@ COLUMNS = {
     "regions": ["region", "parent", "level", "name", "groups"],
     "group_sizes": ["level", "region", "size", "count"],
     "measurements": ["level", "region", "size", "value", "scale"],
+    "margins": ["level", "region", "size", *BOUNDS],
+    "margins_by_level": ["level", "size", *HALF_WIDTHS],
 }
+MARGIN_REPETITIONS = 2
 
 
 @dataclass
@@ -124,7 +128,8 @@ def example(
         noisy = CUMULATIVE
     smallest = 1 if units_from_data else 0
     facts = _facts(query, units_from_data, smallest, len(noisy[0]))
-    facts = replace(facts, digests=_digests(tree, counts, noisy, facts))
+    margins = example_margins(counts)
+    facts = replace(facts, digests=_digests(tree, counts, noisy, margins, facts))
     regions = [[*row[:4], None if units_from_data else row[4]] for row in REGIONS]
     scales = [float(level.scale) for level in facts.levels]
     tables = {
@@ -133,6 +138,7 @@ def example(
         "measurements": [
             [*row, scales[row[0] - 1]] for row in _cells(noisy, facts.measured_sizes.start)
         ],
+        **margin_rows(margins, smallest),
     }
     draft = Draft(facts=facts, provenance=_provenance(facts), tables=tables, forms=forms)
     draft.documents = {
@@ -140,6 +146,30 @@ def example(
         "checks.json": {"simulation": False, **checks_document(facts)},
     }
     return draft
+
+
+def example_margins(counts: list[list[int]]) -> Margins:
+    """Margins that keep every promise: one to either side, and two."""
+    values = np.array(counts)
+    sides = [np.maximum(values - 1, 0), values + 1, np.maximum(values - 2, 0), values + 2]
+    widths = [np.full((3, values.shape[1]), width) for width in (1, 2)]
+    return Margins(bounds=np.stack(sides), half_widths=np.stack(widths))
+
+
+def margin_rows(margins: Margins, smallest: int) -> dict[str, Rows]:
+    sizes = range(smallest, smallest + margins.bounds.shape[2])
+    return {
+        "margins": [
+            [region[2], region[0], size, *margins.bounds[:, row, column].tolist()]
+            for row, region in enumerate(REGIONS)
+            for column, size in enumerate(sizes)
+        ],
+        "margins_by_level": [
+            [level + 1, size, *margins.half_widths[:, level, column].tolist()]
+            for level in range(margins.half_widths.shape[1])
+            for column, size in enumerate(sizes)
+        ],
+    }
 
 
 def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) -> BundleFacts:
@@ -182,13 +212,21 @@ def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) ->
         spent_on_population=Fraction(3, 2),
         budget=Fraction(4),
         checks=(CheckFacts("totals", "release", "Counts add up to G.", True, 2),),
-        certificates={"cpwl": {"optimal": True, "objective": "12"}},
+        certificates={
+            "cpwl": {"optimal": True, "objective": "12"},
+            "margins": {"repetitions": MARGIN_REPETITIONS},
+        },
         digests={},
+        margin_repetitions=MARGIN_REPETITIONS,
     )
 
 
 def _digests(
-    tree: RegionTree, counts: list[list[int]], noisy: list[list[int]], facts: BundleFacts
+    tree: RegionTree,
+    counts: list[list[int]],
+    noisy: list[list[int]],
+    margins: Margins,
+    facts: BundleFacts,
 ) -> dict[str, str]:
     # The tree sorts siblings by name: "NA" before "south", as REGIONS has them.
     assert tree.names == tuple(row[0] for row in REGIONS)
@@ -197,6 +235,8 @@ def _digests(
         for table, matrix, sizes in (
             ("group_sizes", counts, facts.sizes),
             ("measurements", noisy, facts.measured_sizes),
+            ("margins", margins.bounds, facts.sizes),
+            ("margins_by_level", margins.half_widths, facts.sizes),
         )
     }
 
@@ -244,7 +284,7 @@ def _written(form: str, columns: list[str], rows: Rows, types: dict[str, Any]) -
     kinds = {
         **dict.fromkeys(("region", "parent", "name"), pa.string()),
         **dict.fromkeys(("level", "size"), pa.int32()),
-        **dict.fromkeys(("count", "value", "groups"), pa.int64()),
+        **dict.fromkeys(("count", "value", "groups", *BOUNDS, *HALF_WIDTHS), pa.int64()),
         "scale": pa.float64(),
     }
     arrays = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numba
@@ -11,6 +12,8 @@ import pytest
 
 from pgsr_core.canonical import table_digest
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins import Margins
+from pgsr_core.margins.release import margins_of
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
 from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.replay import (
@@ -21,7 +24,15 @@ from pgsr_core.replay import (
     replay,
     replay_bundle,
 )
-from tests.core.example_bundle import COUNTS, CUMULATIVE, REGIONS, Draft, example
+from tests.core.example_bundle import (
+    COUNTS,
+    CUMULATIVE,
+    MARGIN_REPETITIONS,
+    REGIONS,
+    Draft,
+    example,
+    margin_rows,
+)
 
 GROUPS = np.array([row[4] for row in REGIONS])
 TREE = RegionTree.from_table([row[0] for row in REGIONS], [row[1] for row in REGIONS])
@@ -34,7 +45,14 @@ def honest(query: Query = Query.CUMULATIVE, **options: Any) -> Draft:
     values = origin.measurements
     for step in origin.mechanism.steps:
         values = step(values, origin.facts).values
-    return with_counts(draft, values)
+    margins = margins_of(
+        origin.mechanism,
+        origin.facts,
+        origin.measurements,
+        values,
+        repetitions=MARGIN_REPETITIONS,
+    )
+    return with_margins(with_counts(draft, values), margins)
 
 
 def with_counts(draft: Draft, counts: Any) -> Draft:
@@ -46,6 +64,15 @@ def with_counts(draft: Draft, counts: Any) -> Draft:
     )
     draft.facts = replace(facts, digests={**facts.digests, "group_sizes": digest})
     draft.documents["checks.json"]["table_digests"]["group_sizes"] = digest
+    return draft
+
+
+def with_margins(draft: Draft, margins: Margins) -> Draft:
+    sizes = draft.facts.sizes
+    draft.tables |= margin_rows(margins, sizes.start)
+    for table, values in (("margins", margins.bounds), ("margins_by_level", margins.half_widths)):
+        digest = table_digest(values, table=table, tree_digest=TREE.digest, sizes=sizes)
+        draft.documents["checks.json"]["table_digests"][table] = digest
     return draft
 
 
@@ -68,9 +95,37 @@ def test_a_bundle_that_its_mechanism_made_replays_equal(
 def test_counts_that_keep_every_promise_but_were_not_computed_are_different() -> None:
     found = replay_bundle(example().unsigned())  # COUNTS add up, but nobody computed them
     assert not found.equal
-    [wrong] = [item for item in found.items if not item.passed]
-    assert wrong.name == "recomputed:group_sizes"
-    assert "checks.json" in wrong.sentence
+    wrong = [item for item in found.items if not item.passed]
+    tables = ("group_sizes", "margins", "margins_by_level")
+    assert [item.name for item in wrong] == [f"recomputed:{table}" for table in tables]
+    assert all("checks.json" in item.sentence for item in wrong)
+
+
+@pytest.mark.parametrize("table", ["margins", "margins_by_level"])
+def test_margins_that_nobody_computed_are_different(table: str) -> None:
+    draft = honest()
+    draft.edits[f"{table}.csv"] = _bump_last
+    [wrong] = [item for item in replay_bundle(draft.unsigned()).items if not item.passed]
+    assert wrong.name == f"recomputed:{table}"
+    assert f"{table}.csv" in wrong.sentence
+
+
+def test_a_bundle_that_states_no_margins_replays_equal_and_states_none() -> None:
+    draft = honest()
+    for table in ("margins", "margins_by_level"):
+        del draft.tables[table]
+        del draft.documents["checks.json"]["table_digests"][table]
+    del draft.documents["checks.json"]["certificates"]["margins"]
+    found = replay_bundle(draft.unsigned())
+    assert found.equal, found.items
+    assert not any("margins" in item.name for item in found.items)
+
+
+def test_margins_without_a_number_of_repetitions_are_unreadable() -> None:
+    draft = honest()
+    draft.documents["checks.json"]["certificates"]["margins"] = {"repetitions": 0}
+    with pytest.raises(NotReplayable, match="repetitions"):
+        replay_bundle(draft.unsigned())
 
 
 def test_one_changed_count_in_one_format_is_named() -> None:
@@ -175,9 +230,11 @@ def random_origin(mechanism: Mechanism, *, seed: int) -> Origin:
     names = ["root", *(f"c{i}" for i in range(5)), *(f"d{i:02}" for i in range(60))]
     tree = RegionTree.from_table(names, parents)
     groups = tree.aggregate(np.where(tree.is_leaf, rng.integers(5, 50, tree.regions), 0))
-    facts = PublicFacts(tree, 0, 30, int(groups[0]), groups)
+    scales = tuple(Fraction(6) for _ in range(tree.levels))
+    facts = PublicFacts(tree, 0, 30, int(groups[0]), groups, scales)
     columns = len(facts.measured_sizes(mechanism.query))
-    return Origin(mechanism, facts, rng.integers(-40, 60, (tree.regions, columns)))
+    noisy = rng.integers(-40, 60, (tree.regions, columns))
+    return Origin(mechanism, facts, noisy, margin_repetitions=3)
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -193,8 +250,9 @@ def test_one_and_two_threads_give_one_answer(mechanism: Mechanism) -> None:
     finally:
         numba.set_num_threads(before)
     assert answers[0] == answers[1]
-    assert [done.table for done in answers[0]][-1] == "group_sizes"
-    assert len(answers[0]) == len(mechanism.steps)
+    tables = [done.table for done in answers[0]]
+    assert tables[-3:] == ["group_sizes", "margins", "margins_by_level"]
+    assert len(tables) == len(mechanism.steps) + 2
 
 
 def test_recomputing_changes_no_measurement() -> None:

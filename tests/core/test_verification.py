@@ -190,6 +190,18 @@ def half(numerator: int) -> dict[str, Any]:
 BROKEN: dict[str, tuple[Callable[[Draft], None], str]] = {
     "children do not add up": (cell("group_sizes", 9, 3, 2), "consistency"),
     "changed count": (cell("group_sizes", 9, 3, 2), "digest:group_sizes"),
+    "count above its margin": (cell("margins", 3, 4, 1), "margins"),
+    "95% within 90%": (cell("margins", 3, 6, 2), "margins"),
+    "negative margin": (cell("margins", 3, 5, -1), "margins"),
+    "changed margin": (cell("margins", 3, 6, 9), "digest:margins"),
+    "missing margin": (drop("margins", 3), "completeness:margins.csv"),
+    "margin of an unknown size": (cell("margins", 3, 2, 3), "completeness:margins.parquet"),
+    "margins as floats": (typed("upper_90", pa.float64()), "integrality:margins.parquet"),
+    "typical margin below zero": (cell("margins_by_level", 3, 2, -1), "typical-margins"),
+    "typical margin smaller at 95%": (cell("margins_by_level", 3, 3, 0), "typical-margins"),
+    "changed typical margin": (cell("margins_by_level", 3, 3, 9), "digest:margins_by_level"),
+    "missing level": (drop("margins_by_level", 3), "completeness:margins_by_level.csv"),
+    "unknown level": (cell("margins_by_level", 3, 0, 4), "completeness:margins_by_level.csv"),
     "negative count": (cell("group_sizes", 0, 3, -1), "non-negativity"),
     "level does not add up": (cell("group_sizes", 0, 3, 4), "faithfulness"),
     "overflowing counts": (cell("group_sizes", 0, 3, 2**63 - 1), "consistency"),
@@ -387,10 +399,24 @@ def test_a_bundle_without_one_of_its_tables_is_not_verified() -> None:
         ("regions", "regions"),
         ("measurements", "completeness:measurements"),
         ("group_sizes", "completeness:group_sizes"),
+        ("margins", "completeness:margins"),
+        ("margins_by_level", "completeness:margins_by_level"),
     ):
         draft = example()
         del draft.tables[table]
         assert item in failures(draft.signed())
+
+
+def test_a_bundle_that_states_no_margins_is_verified_and_says_so() -> None:
+    draft = example()
+    for table in ("margins", "margins_by_level"):
+        del draft.tables[table]
+        del draft.documents["checks.json"]["table_digests"][table]
+        del draft.provenance["table_digests"][table]
+    del draft.documents["checks.json"]["certificates"]["margins"]
+    found = verify(draft.signed())
+    assert found.verified, found.failed
+    assert "no margins" in next(i.sentence for i in found.items if i.name == "margins")
 
 
 class Lazy:

@@ -29,7 +29,7 @@ from tasks.keys import KeyFiles, create_key, read_private_key, read_public_key
 from tasks.publication.bundle import build_bundle
 from tasks.storage.duck import connect
 from tasks.storage.tables import MatrixStore, write_regions
-from tests.core.example_bundle import COUNTS, CUMULATIVE, REGIONS, example
+from tests.core.example_bundle import COUNTS, CUMULATIVE, REGIONS, example, example_margins
 
 ROOT = Path(__file__).parents[2]
 app = typer.Typer()
@@ -59,7 +59,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Release:
     folder = base / "bundle"
     folder.mkdir()
     tree = RegionTree.from_table([row[0] for row in REGIONS], [row[1] for row in REGIONS])
-    draft = example()
+    draft, margins = example(), example_margins(COUNTS)
     with connect(base / "safe.duckdb", writable_folder=base) as connection:
         groups = np.array([row[4] for row in REGIONS])
         write_regions(connection, tree, tuple(row[3] for row in REGIONS), groups)
@@ -67,6 +67,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Release:
         for table, matrix, sizes in (
             ("group_sizes", COUNTS, draft.facts.sizes),
             ("measurements", CUMULATIVE, draft.facts.measured_sizes),
+            ("margins", margins.bounds, draft.facts.sizes),
+            ("margins_by_level", margins.half_widths, draft.facts.sizes),
         ):
             ref = store.write(table, table, np.array(matrix), sizes=sizes, inputs="")
             expected = table_digest(

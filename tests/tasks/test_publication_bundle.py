@@ -18,10 +18,12 @@ from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from pgsr_core.errors import InputError, PgsrError, Refused
+from pgsr_core.margins import BOUNDS, HALF_WIDTHS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from tasks.publication.bundle import build_bundle
@@ -47,6 +49,10 @@ REGIONS = [
 ]
 COUNTS = [[3, 4, 3], [2, 2, 2], [1, 2, 1], [1, 2, 1]]  # sizes 0, 1, 2
 NOISY = [[8, 2], [3, -1], [5, 1], [3, 0]]  # at least 1, at least 2
+# lower and upper, at 90% and at 95%: (bounds, regions, sizes)
+SIDES = [[[max(0, c - w) for c in row] for row in COUNTS] for w in (1, 2)]
+REACH = [[[c + w for c in row] for row in COUNTS] for w in (1, 2)]
+MARGINS = [SIDES[0], REACH[0], SIDES[1], REACH[1]]
 CHECK = CheckFacts("totals", "release", "Counts add up to G at every level.", True, 2)
 
 
@@ -82,6 +88,7 @@ def example_facts(**changes: object) -> BundleFacts:
         checks=(CHECK,),
         certificates={"cpwl": {"optimal": True, "objective": "12"}},
         digests={"group_sizes": "a" * 64, "measurements": "b" * 64},
+        margin_repetitions=40,
     )
     return replace(facts, **changes)  # type: ignore[arg-type]
 
@@ -104,7 +111,25 @@ def make_store(path: Path, *, regions: list[tuple] = REGIONS) -> Path:  # type: 
                 for size, value in enumerate(row, start=first)
             ]
             store.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", cells[::-1])
+        add_margins(store)
     return path
+
+
+def add_margins(store: duckdb.DuckDBPyConnection) -> None:
+    for table, row, values in (
+        ("margins", "region_index", BOUNDS),
+        ("margins_by_level", "level_index", HALF_WIDTHS),
+    ):
+        columns = "".join(f", {name} BIGINT" for name in values)
+        store.execute(f"CREATE TABLE {table} ({row} INTEGER, size INTEGER{columns})")
+    cells = [
+        (region, size, *(side[region][size] for side in MARGINS))
+        for region in range(4)
+        for size in range(3)
+    ]
+    store.executemany("INSERT INTO margins VALUES (?, ?, ?, ?, ?, ?)", cells[::-1])
+    typical = [(level, size, 1 + level, 2 + level) for level in range(3) for size in range(3)]
+    store.executemany("INSERT INTO margins_by_level VALUES (?, ?, ?, ?)", typical[::-1])
 
 
 @contextmanager
@@ -148,6 +173,8 @@ def test_a_bundle_has_exactly_the_files_and_columns_that_others_rely_on(tmp_path
         "regions": ["region", "parent", "level", "name", "groups"],
         "group_sizes": ["level", "region", "size", "count"],
         "measurements": ["level", "region", "size", "value", "scale"],
+        "margins": ["level", "region", "size", "lower_90", "upper_90", "lower_95", "upper_95"],
+        "margins_by_level": ["level", "size", "half_width_90", "half_width_95"],
     }
     documents = {"privacy.json", "checks.json", "datapackage.json", "report.html"}
     tables = {f"{table}.{form}" for table in columns for form in ("parquet", "csv")}
@@ -155,6 +182,11 @@ def test_a_bundle_has_exactly_the_files_and_columns_that_others_rely_on(tmp_path
     for table, expected in columns.items():
         assert rows_of(folder / f"{table}.csv")[0] == expected
         assert pq.read_schema(folder / f"{table}.parquet").names == expected
+
+
+def test_a_release_without_margins_has_no_tables_of_them(tmp_path: Path) -> None:
+    folder = build(tmp_path, example_facts(margin_repetitions=0))
+    assert not [path for path in folder.iterdir() if path.name.startswith("margins")]
 
 
 def test_one_format_alone_is_published_when_one_is_asked_for(tmp_path: Path) -> None:
@@ -179,6 +211,18 @@ def test_csv_tables_hold_every_cell_in_order_of_region_and_size(tmp_path: Path) 
         for size in (1, 2)
     ]
     assert {float(row[4]) for row in measured} == {6.0}
+    _, margins = rows_of(folder / "margins.csv")
+    assert margins == [
+        (*counts[3 * region + size][:3], *(str(side[region][size]) for side in MARGINS))
+        for region in range(4)
+        for size in range(3)
+    ]
+    _, typical = rows_of(folder / "margins_by_level.csv")
+    assert typical == [
+        (str(level), str(size), str(level), str(level + 1))
+        for level in (1, 2, 3)
+        for size in range(3)
+    ]
     _, regions = rows_of(folder / "regions.csv")
     assert regions[0] == ("country", "", "1", "The Country", "10")
     assert regions[2] == ("south", "country", "2", "", "4")
@@ -189,7 +233,7 @@ def test_csv_tables_hold_every_cell_in_order_of_region_and_size(tmp_path: Path) 
 
 def test_parquet_tables_equal_the_csv_tables_and_are_compressed(tmp_path: Path) -> None:
     folder = build(tmp_path)
-    for table in ("regions", "group_sizes", "measurements"):
+    for table in ("regions", "group_sizes", "measurements", "margins", "margins_by_level"):
         parquet = pq.read_table(folder / f"{table}.parquet")
         as_text = [
             tuple("" if value is None else str(value) for value in row.values())
@@ -233,12 +277,15 @@ def test_the_data_package_describes_every_column_and_refers_within_one_format(
     package = load(folder, "datapackage.json")
     by_name = {resource["name"]: resource for resource in package["resources"]}
     tables = [resource for resource in package["resources"] if resource.get("type") == "table"]
-    assert len(tables) == 6
+    assert len(tables) == 10
     for resource in tables:
         fields = resource["schema"]["fields"]
         stem, form = resource["path"].split(".")
         assert [field["name"] for field in fields] == rows_of(folder / f"{stem}.csv")[0]
         assert all(field["description"] for field in fields)
+        if stem == "margins_by_level":
+            assert "foreignKeys" not in resource["schema"]
+            continue
         (key,) = resource["schema"]["foreignKeys"]
         target = by_name[key["reference"].get("resource", resource["name"])]
         assert target["path"] == f"regions.{form}"
@@ -262,7 +309,12 @@ def test_tables_of_several_row_groups_are_in_order_and_do_not_depend_on_threads(
         for level, count in ((1, 1), (2, regions - 1))
     )
     facts = example_facts(
-        levels=levels, epsilon=Fraction(1), largest_size=sizes, smallest_size=1, groups=regions
+        levels=levels,
+        epsilon=Fraction(1),
+        largest_size=sizes,
+        smallest_size=1,
+        groups=regions,
+        margin_repetitions=0,
     )
     store = tmp_path / "safe.duckdb"
     with connect(store) as connection:
@@ -409,7 +461,7 @@ def test_the_command_in_the_report_verifies_the_bundle_and_finds_a_change(tmp_pa
             command, cwd=folder, capture_output=True, text=True, check=True
         ).stdout
 
-    assert len(verify().splitlines()) == 9
+    assert len(verify().splitlines()) == 13
     assert "BAD" not in verify()
     with (folder / "regions.csv").open("ab") as stream:
         stream.write(b"x")
@@ -571,6 +623,10 @@ def test_a_name_that_a_spreadsheet_would_run_is_refused_not_altered(
         "UPDATE measurements SET region_index = 99 WHERE region_index = 2 AND size = 1",
         "UPDATE group_sizes SET size = 7 WHERE region_index = 2 AND size = 1",
         "DELETE FROM regions WHERE region_index = 3",
+        "DELETE FROM margins WHERE region_index = 2 AND size = 1",
+        "UPDATE margins SET upper_95 = NULL WHERE region_index = 2 AND size = 1",
+        "DELETE FROM margins_by_level WHERE level_index = 2 AND size = 1",
+        "UPDATE margins_by_level SET level_index = 3 WHERE level_index = 2 AND size = 1",
     ],
 )
 def test_a_store_that_is_not_complete_is_refused(tmp_path: Path, damage: str) -> None:
@@ -624,5 +680,5 @@ def test_a_staged_bundle_is_published_whole_and_leaves_nothing_else(tmp_path: Pa
         published = publish_bundle(staging.bundle, staging.destination)
     assert published.folder == public / "household-sizes" / "2026-Q3"
     assert published.report.is_file()
-    assert len(published.checksums) == 10
+    assert len(published.checksums) == 14
     assert [path.name for path in (public / "household-sizes").iterdir()] == ["2026-Q3"]
