@@ -21,9 +21,10 @@ from tasks.publication.documents import (
 )
 from tasks.publication.errors import GateNotPassed, NotEnoughMemory, PublicFolderUnusable
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report import render_report
+from tasks.publication.report.page import render_report
+from tasks.publication.report.reading import read_report_tables
 from tasks.publication.statement import privacy_document
-from tasks.publication.tables import FORMATS, read_overview, write_tables
+from tasks.publication.tables import FORMATS, write_tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,6 +36,7 @@ def build_bundle(
     facts: BundleFacts,
     *,
     formats: Sequence[str],
+    keyid: str | None = None,
 ) -> None:
     """Write every file of a release into a new or empty folder.
 
@@ -44,6 +46,7 @@ def build_bundle(
         folder: new or empty, not public yet; an absolute path.
         facts: what the documents say.
         formats: of the tables, out of FORMATS.
+        keyid: of the key that the bundle is going to be signed with; the report names it.
 
     Raises:
         GateNotPassed: no check ran, or one failed; nothing is written.
@@ -61,7 +64,7 @@ def build_bundle(
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         write_tables(connection, folder, facts, formats=formats)
-        _write_documents(connection, folder, facts, formats=formats)
+        _write_documents(connection, folder, facts, formats=formats, keyid=keyid)
     except OSError as error:
         raise PublicFolderUnusable(error.strerror) from error
     except duckdb.IOException as error:
@@ -77,12 +80,13 @@ def _write_documents(
     facts: BundleFacts,
     *,
     formats: Sequence[str],
+    keyid: str | None,
 ) -> None:
     simulation = facts.simulation
     write_json(folder / PRIVACY, privacy_document(facts), simulation=simulation)
     write_json(folder / CHECKS, checks_document(facts), simulation=simulation)
-    overview = read_overview(connection)
-    page = render_report(facts, overview, formats=formats)
+    tables = read_report_tables(connection, facts)
+    page = render_report(facts, tables, formats=formats, keyid=keyid)
     (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
     # Last, because it holds the checksum of every other file.
     package = datapackage_document(folder, facts, formats=formats)

@@ -128,11 +128,12 @@ def _promise(facts: BundleFacts) -> str:
         f"This release is ε-differentially private with ε = {in_words(facts.epsilon)}{proviso}. "
         "Take any two possible inputs that are neighbours, which means that "
         f"{NEIGHBOURS_IN_WORDS[facts.neighbours]}: any outcome of the release is at most "
-        f"exp(ε) times as likely under one as under the other, a factor of {_factor(facts)}."
+        f"exp(ε) times as likely under one as under the other, a factor of {privacy_factor(facts)}."
     )
 
 
-def _factor(facts: BundleFacts) -> str:
+def privacy_factor(facts: BundleFacts) -> str:
+    """Write exp(ε): how many times as likely an outcome may be under one of two neighbours."""
     try:
         return f"{math.exp(facts.epsilon):.4g}"
     except OverflowError:

@@ -1,0 +1,1 @@
+"""What every page for people is made of: one style, one look of charts, packed numbers."""

@@ -1,0 +1,92 @@
+"""Frames for pages: a template filled in, with style and scripts inside and nothing from outside.
+
+A page's policy names the scripts that may run by their SHA-256, so text that slipped into a page
+could never run, and lets nothing be fetched: what the page needs is in the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jinja2
+
+STYLE = "style.css"
+THEME = "theme.js"
+VEGA = "vega.js"
+
+
+@cache
+def asset(package: str, name: str) -> str:
+    """Read a style or script that is part of the software."""
+    return (files(package) / "assets" / name).read_text(encoding="utf-8")
+
+
+def render_page(
+    template: str, context: dict[str, Any], *, package: str, scripts: Sequence[str] = ()
+) -> str:
+    """Fill in a template that extends `page.html.jinja`; every value is escaped.
+
+    Args:
+        template: its name, in `templates` of the package or of this one.
+        context: what it is filled in with.
+        package: that holds the template.
+        scripts: run in this order at the end of the page, after the one for light and dark.
+    """
+    from markupsafe import Markup
+
+    texts = [asset(__package__, THEME), *scripts]
+    return (
+        _environment(package)
+        .get_template(template)
+        .render(
+            **context,
+            policy=content_policy(texts),
+            # Part of the software, not of the data: the only text that is not escaped.
+            style=Markup(asset(__package__, STYLE)),  # noqa: S704
+            scripts=[Markup(text) for text in texts],  # noqa: S704
+        )
+    )
+
+
+def content_policy(scripts: Sequence[str]) -> str:
+    """What a page may do: run these very scripts, and load nothing from anywhere."""
+    allowed = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in scripts
+    )
+    return (
+        "default-src 'none'; style-src 'unsafe-inline'; "
+        # Vega turns the expressions of a chart into functions.
+        f"script-src {allowed} 'unsafe-eval'; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _environment(package: str) -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(package), jinja2.PackageLoader(__package__)]
+        ),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["thousands"] = thousands
+    return environment
+
+
+def thousands(number: float) -> str:
+    """Write a number for a table: 1,234 or 0.52; a real number with three digits."""
+    if number == int(number):
+        return f"{int(number):,}"
+    return f"{number:,.3g}" if abs(number) < 1000 else f"{number:,.0f}"  # noqa: PLR2004

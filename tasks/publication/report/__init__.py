@@ -1,0 +1,1 @@
+"""The release on one page: report.html."""

@@ -1,0 +1,388 @@
+"use strict";
+// Looking up a region: search, way up and down the tree, its sizes, and how they came about.
+// The numbers of all regions are in the page, packed (packing.py); only those shown are unpacked.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const release = JSON.parse(byId("release").textContent);
+  const { regions, sizes, measured, packed } = release;
+  const SUGGESTIONS = 12;
+  const CHILDREN_AT_FIRST = 24;
+  const SHORTEST_RUN = 4;
+
+  const number = new Intl.NumberFormat("en-US");
+  const percent = (share) => `${(100 * share).toFixed(2)} %`;
+  const isKnown = (value) => value !== null && value !== undefined;
+
+  /** Make an element: attributes, then children (text or elements). */
+  function make(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  }
+
+  // ---- The tree ---------------------------------------------------------------------------
+
+  const count = regions.ids.length;
+  const indexOf = new Map(regions.ids.map((id, index) => [id, index]));
+  const childrenOf = Array.from({ length: count }, () => []);
+  for (let region = 1; region < count; region += 1) childrenOf[regions.parents[region]].push(region);
+  const title = (region) => regions.names[region] || regions.ids[region];
+  const levelOf = (region) => pathTo(region).length;
+  const link = (region) =>
+    make("a", { href: `#region=${encodeURIComponent(regions.ids[region])}` }, title(region));
+
+  /** The regions from the root down to this one. */
+  function pathTo(region) {
+    const path = [];
+    for (let at = region; at >= 0; at = regions.parents[at]) path.unshift(at);
+    return path;
+  }
+
+  // ---- Packed numbers ---------------------------------------------------------------------
+
+  const unpackedBlocks = new Map();
+
+  /** The bytes of a block, unpacked once. */
+  function unpackedBlock(block) {
+    if (!unpackedBlocks.has(block)) unpackedBlocks.set(block, unpack(byId(`block-${block}`)));
+    return unpackedBlocks.get(block);
+  }
+
+  async function unpack(element) {
+    const bytes = Uint8Array.from(atob(element.textContent), (letter) => letter.charCodeAt(0));
+    const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return new Uint8Array(await new Response(inflated).arrayBuffer());
+  }
+
+  /** The numbers of one region, by column. */
+  async function numbersOf(region) {
+    const block = Math.floor(region / packed.rows_a_block);
+    const bytes = await unpackedBlock(block);
+    const first = block * packed.rows_a_block;
+    const rows = Math.min(packed.rows_a_block, count - first);
+    const columns = {};
+    let start = 0;
+    for (const [name, length] of packed.columns) {
+      const cells = rows * length;
+      let value = 0;
+      columns[name] = Array.from({ length }, (_, k) => {
+        let step = 0;
+        for (let byte = packed.width - 1; byte >= 0; byte -= 1) {
+          step = step * 256 + bytes[start + byte * cells + (region - first) * length + k];
+        }
+        value += step % 2 ? -(step + 1) / 2 : step / 2;
+        return value;
+      });
+      start += packed.width * cells;
+    }
+    return columns;
+  }
+
+  // ---- Rows for tables and charts ---------------------------------------------------------
+
+  const last = sizes[1];
+  const sizeLabel = (size) => (size === last ? `${number.format(size)}+` : number.format(size));
+
+  function sizeRows(numbers) {
+    const total = numbers.released.reduce((sum, value) => sum + value, 0);
+    return numbers.released.map((value, k) => ({
+      size: sizes[0] + k,
+      label: sizeLabel(sizes[0] + k),
+      count: value,
+      share: total ? value / total : null,
+      lower: numbers.lower_90?.[k] ?? null,
+      upper: numbers.upper_90?.[k] ?? null,
+      lower_95: numbers.lower_95?.[k] ?? null,
+      upper_95: numbers.upper_95?.[k] ?? null,
+    }));
+  }
+
+  function stageRows(numbers) {
+    let above = 0;
+    const released = numbers.released.slice(measured[0] - sizes[0]);
+    if (release.cumulative) {
+      for (let k = released.length - 1; k >= 0; k -= 1) released[k] = above += released[k];
+    }
+    return released.map((value, k) => {
+      const size = measured[0] + k;
+      const fitted = numbers.fitted?.[k] ?? null;
+      return {
+        size,
+        label: release.cumulative ? `≥ ${size}` : sizeLabel(size),
+        noisy: numbers.measured[k],
+        fitted,
+        released: value,
+        noisy_change: numbers.measured[k] - value,
+        fitted_change: fitted === null ? null : fitted - value,
+      };
+    });
+  }
+
+  /** Put neighbouring rows together for as long as all of them are plain. */
+  function runs(rows, isPlain) {
+    const found = [];
+    for (const row of rows) {
+      const run = found.at(-1);
+      if (run && isPlain(row) && isPlain(run[0])) run.push(row);
+      else found.push([row]);
+    }
+    return found.flatMap((run) => (run.length < SHORTEST_RUN ? run.map((row) => [row]) : [run]));
+  }
+
+  const runLabel = (run) => (run.length > 1 ? `${run[0].label} to ${run.at(-1).label}` : run[0].label);
+
+  // ---- Charts -----------------------------------------------------------------------------
+
+  function decades(values) {
+    const ticks = [0];
+    const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
+    for (let power = 1; power <= Math.max(-low, high); power *= 10) {
+      if (power <= high) ticks.push(power);
+      if (power <= -low) ticks.unshift(-power);
+    }
+    return ticks;
+  }
+
+  /** A chart that is drawn when it first gets rows, and can be filled again and again. */
+  function chart(name, fields) {
+    const specification = release.charts[name];
+    const hasTicks = specification.signals?.some((signal) => signal.name === "ticks");
+    let embedded = null;
+
+    async function draw(rows) {
+      specification.data.find((data) => data.name === "rows").values = rows;
+      const options = { mode: "vega", renderer: "svg", actions: false, logLevel: 1 };
+      return vegaEmbed(byId(`${name}-chart`), specification, options);
+    }
+
+    return async (rows) => {
+      const isNew = embedded === null;
+      embedded ??= draw(rows);
+      const { view } = await embedded;
+      if (!isNew) view.data("rows", rows);
+      if (hasTicks) {
+        const values = rows.flatMap((row) => fields.map((field) => row[field])).filter(isKnown);
+        view.signal("ticks", decades(values));
+      }
+      await view.runAsync();
+    };
+  }
+
+  const drawSizes = chart("sizes", ["count", "upper"]);
+  const drawStages = chart("stages", ["noisy", "fitted", "released"]);
+  const drawChanges = chart("changes", []);
+
+  // ---- What is shown of a region ----------------------------------------------------------
+
+  const cell = (text) => make("td", { class: "number" }, text);
+  const between = (low, high) => `${number.format(low)} – ${number.format(high)}`;
+
+  function fillSizes(rows) {
+    const isZero = (row) => row.count === 0;
+    const hasMargins = rows.some((row) => isKnown(row.upper));
+    byId("sizes-table").tBodies[0].replaceChildren(...runs(rows, isZero).map((run) => {
+      const [row] = run;
+      const several = run.length > 1;
+      const most = (field) => Math.max(...run.map((each) => each[field]));
+      const margin = (low, high) =>
+        cell(several ? `up to ${number.format(most(high))} each` : between(row[low], row[high]));
+      return make(
+        "tr", {},
+        make("th", { scope: "row" }, runLabel(run)),
+        cell(several ? "0 each" : number.format(row.count)),
+        cell(row.share === null ? "–" : percent(row.share)),
+        ...(hasMargins ? [margin("lower", "upper"), margin("lower_95", "upper_95")] : []),
+      );
+    }));
+  }
+
+  function fillStages(rows) {
+    const isQuiet = (row) => row.released === 0 && !row.fitted;
+    byId("stages-table").tBodies[0].replaceChildren(...runs(rows, isQuiet).map((run) => {
+      const [row] = run;
+      const several = run.length > 1;
+      const noisy = run.map((each) => each.noisy);
+      return make(
+        "tr", {},
+        make("th", { scope: "row" }, runLabel(run)),
+        cell(several ? between(Math.min(...noisy), Math.max(...noisy)) : number.format(row.noisy)),
+        ...(isKnown(row.fitted) ? [cell(several ? "0 each" : number.format(row.fitted))] : []),
+        cell(several ? "0 each" : number.format(row.released)),
+      );
+    }));
+  }
+
+  function fillPath(region) {
+    const path = pathTo(region).map((at) => {
+      const step = at === region
+        ? make("span", { "aria-current": "page" }, title(at))
+        : link(at);
+      return make("li", {}, step);
+    });
+    byId("region-path").replaceChildren(...(region === 0 ? [] : path));
+  }
+
+  function fillChildren(region) {
+    const children = childrenOf[region];
+    const row = (child) => make(
+      "tr", {},
+      make("th", { scope: "row" }, link(child)),
+      cell(number.format(regions.totals[child])),
+    );
+    const body = byId("children-table").tBodies[0];
+    const more = byId("children-more");
+    const below = release.levels - release.held_levels;
+    body.replaceChildren(...children.slice(0, CHILDREN_AT_FIRST).map(row));
+    more.hidden = children.length <= CHILDREN_AT_FIRST;
+    more.textContent = `Show all ${number.format(children.length)}`;
+    more.onclick = () => {
+      body.replaceChildren(...children.map(row));
+      more.hidden = true;
+      body.rows[CHILDREN_AT_FIRST].querySelector("a").focus();
+    };
+    byId("children").hidden = children.length === 0;
+    byId("no-children").hidden = children.length > 0;
+    byId("no-children").textContent = below > 0 && levelOf(region) === release.held_levels
+      ? "Regions further down are too many for this page; the files of the release hold them all."
+      : "This region is not divided further.";
+  }
+
+  function fillFacts(region) {
+    const groups = regions.groups[region];
+    const parts = [
+      `Id ${regions.ids[region]}`,
+      `level ${levelOf(region)} of ${release.levels}`,
+      `${number.format(regions.totals[region])} groups released`,
+    ];
+    if (isKnown(groups)) parts.push(`${number.format(groups)} groups in the public register`);
+    byId("region-facts").textContent = `${parts.join(" · ")}.`;
+    for (const element of document.querySelectorAll("[data-region-title]")) {
+      element.textContent = title(region);
+    }
+  }
+
+  let shown = -1;
+
+  async function show(region) {
+    if (region === shown) return;
+    shown = region;
+    const numbers = await numbersOf(region);
+    if (region !== shown) return; // another one was chosen meanwhile
+    const [bySize, byStage] = [sizeRows(numbers), stageRows(numbers)];
+    fillFacts(region);
+    fillPath(region);
+    fillChildren(region);
+    fillSizes(bySize);
+    fillStages(byStage);
+    await Promise.all([drawSizes(bySize), drawStages(byStage), drawChanges(byStage)]);
+    document.body.dataset.region = regions.ids[region];
+  }
+
+  function fromAddress() {
+    const found = /^#region=(.*)$/.exec(location.hash);
+    return found ? indexOf.get(decodeURIComponent(found[1])) : undefined;
+  }
+
+  // ---- Search -----------------------------------------------------------------------------
+
+  const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  let searchable = null;
+
+  /** Regions whose id or name begins with the words, then those that hold them. */
+  function matches(text) {
+    searchable ??= regions.ids.map((id, region) => plain(`${title(region)}\n${id}`));
+    const wanted = plain(text.trim());
+    const [first, second] = [[], []];
+    for (let region = 0; wanted && region < count && first.length < SUGGESTIONS; region += 1) {
+      const at = searchable[region].indexOf(wanted);
+      if (at === 0 || searchable[region][at - 1] === "\n") first.push(region);
+      else if (at > 0 && second.length < SUGGESTIONS) second.push(region);
+    }
+    return [...first, ...second].slice(0, SUGGESTIONS);
+  }
+
+  /** A box with suggestions, after the combobox pattern of the ARIA Authoring Practices. */
+  function search(box) {
+    const input = box.querySelector("input");
+    const list = box.querySelector("[role=listbox]");
+    const status = box.querySelector("[role=status]");
+    let found = [];
+    let active = -1;
+
+    function close() {
+      found = [];
+      active = -1;
+      list.hidden = true;
+      input.setAttribute("aria-expanded", "false");
+      input.removeAttribute("aria-activedescendant");
+    }
+
+    function activate(position) {
+      active = position;
+      [...list.children].forEach((option, at) => option.setAttribute("aria-selected", at === active));
+      if (active < 0) return input.removeAttribute("aria-activedescendant");
+      input.setAttribute("aria-activedescendant", list.children[active].id);
+      return list.children[active].scrollIntoView({ block: "nearest" });
+    }
+
+    function choose(region) {
+      close();
+      input.value = "";
+      status.textContent = `Showing ${title(region)}.`;
+      location.hash = `region=${encodeURIComponent(regions.ids[region])}`;
+    }
+
+    function suggest() {
+      found = matches(input.value);
+      list.replaceChildren(...found.map((region, position) => {
+        const above = pathTo(region).slice(0, -1).map(title).join(" › ");
+        const id = regions.names[region] ? regions.ids[region] : "";
+        const where = make("small", {}, [id, above].filter(Boolean).join(" · "));
+        const option = make(
+          "li", { role: "option", id: `${list.id}-${position}`, "aria-selected": "false" },
+          title(region), where,
+        );
+        option.addEventListener("pointerdown", (event) => {
+          event.preventDefault(); // the box keeps the focus
+          choose(region);
+        });
+        return option;
+      }));
+      active = -1;
+      list.hidden = found.length === 0;
+      input.setAttribute("aria-expanded", String(found.length > 0));
+      input.removeAttribute("aria-activedescendant");
+      if (!input.value.trim()) status.textContent = "";
+      else if (found.length === 0) status.textContent = "No region has such a name or id.";
+      else status.textContent = `${found.length} suggestion${found.length === 1 ? "" : "s"}.`;
+    }
+
+    input.addEventListener("input", suggest);
+    input.addEventListener("blur", close);
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown" && found.length) activate((active + 1) % found.length);
+      else if (event.key === "ArrowUp" && found.length) {
+        activate((active <= 0 ? found.length : active) - 1);
+      } else if (event.key === "Enter" && found.length) choose(found[Math.max(active, 0)]);
+      else if (event.key === "Escape") close();
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  // ---- Start ------------------------------------------------------------------------------
+
+  for (const element of document.querySelectorAll("[data-needs-script]")) element.hidden = false;
+  for (const element of document.querySelectorAll("[data-without-script]")) element.hidden = true;
+  document.querySelectorAll("[data-search]").forEach(search);
+  addEventListener("hashchange", () => {
+    const region = fromAddress();
+    if (region !== undefined) show(region);
+  });
+  for (const place of [byId("children-table"), byId("region-path")]) {
+    // What was clicked is about to be replaced, so the focus needs another place.
+    place.addEventListener("click", (event) => event.target.matches("a") && byId("region-title").focus());
+  }
+  show(fromAddress() ?? 0);
+})();

@@ -1,0 +1,167 @@
+"""The charts of a release: group sizes with margins of error, and what each step changed.
+
+A chart gets its rows, or None where the page fills them in. Few sizes are drawn as bars, many as
+steps over logarithmic axes. A row has `size`, `label`, and the fields named at each chart; a field
+that is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.pages.charts import (
+    COUNT_LABELS,
+    TICKS,
+    WIDTH,
+    Row,
+    decades,
+    layered,
+    round_sizes,
+)
+
+if TYPE_CHECKING:
+    import altair as alt
+
+MOST_BARS = 31
+"""More sizes than that do not fit as bars with a label each."""
+ACCENT, BAR, BAND = "var(--accent)", "var(--bar)", "var(--band)"
+INK, SOFT = "var(--ink)", "var(--soft)"
+
+
+@dataclass(frozen=True)
+class SizeAxes:
+    """The axes of a chart over sizes.
+
+    Attributes:
+        sizes: from left to right.
+        x_title: what a size means.
+        y_title: what is counted.
+    """
+
+    sizes: range
+    x_title: str
+    y_title: str
+
+    @property
+    def many(self) -> bool:
+        """Whether there are too many sizes for a bar each."""
+        return len(self.sizes) > MOST_BARS
+
+    @property
+    def bar(self) -> float:
+        """How wide a bar is."""
+        return min(28.0, 0.62 * WIDTH / len(self.sizes))
+
+    def x(self) -> alt.X:
+        """The sizes."""
+        import altair as alt
+
+        if not self.many:
+            return alt.X("label:N", sort=None, title=self.x_title, axis=alt.Axis(labelAngle=0))
+        first, last = self.sizes[0], self.sizes[-1]
+        return alt.X(
+            "size:Q",
+            title=self.x_title,
+            scale=alt.Scale(type="symlog", domain=[first, last], nice=False),
+            axis=alt.Axis(values=round_sizes(first, last), labelExpr="format(datum.value, ',')"),
+        )
+
+    def y(self, field: str, *, even: bool = False) -> alt.Y:
+        """The counts of a field; all fields of a chart share one axis (even: never logarithmic)."""
+        import altair as alt
+
+        if even or not self.many:
+            axis = alt.Axis(labelExpr=COUNT_LABELS)
+            return alt.Y(f"{field}:Q", title=self.y_title, axis=axis, stack=None)
+        return alt.Y(
+            f"{field}:Q",
+            title=self.y_title,
+            stack=None,
+            scale=alt.Scale(type="symlog", nice=False),
+            axis=alt.Axis(labelExpr=COUNT_LABELS, values=alt.ExprRef(TICKS)),
+        )
+
+    def chart(
+        self, layers: Sequence[alt.Chart], rows: Sequence[Row] | None, fields: Sequence[str]
+    ) -> alt.LayerChart:
+        """Lay the marks over one another, with ticks that suit the numbers of these fields."""
+        import altair as alt
+
+        chart = layered(layers, rows)
+        if not self.many:
+            return chart
+        numbers = [float(row[field] or 0) for row in rows or () for field in fields]  # type: ignore[arg-type]
+        ticks = decades(min(numbers, default=0), max(numbers, default=0))
+        return chart.add_params(alt.param(name=TICKS, value=ticks))
+
+
+def sizes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+    """How many groups there are of each size: `count`, from `lower` to `upper`."""
+    import altair as alt
+
+    x, y, ends = axes.x(), axes.y("count"), {"y": axes.y("lower"), "y2": alt.Y2("upper")}
+    base = alt.Chart()
+    known = base.transform_filter("isValid(datum.upper)")
+    if axes.many:
+        layers = [
+            known.mark_area(color=BAND, interpolate="step").encode(x=x, **ends),
+            base.mark_line(color=ACCENT, interpolate="step", strokeWidth=1.5).encode(x=x, y=y),
+        ]
+    else:
+        cap = known.mark_tick(color=INK, thickness=1.5, size=8)
+        layers = [
+            base.mark_bar(color=BAR, width=axes.bar).encode(x=x, y=y),
+            known.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, **ends),
+            *(cap.encode(x=x, y=axes.y(end)) for end in ("lower", "upper")),
+        ]
+    return axes.chart(layers, rows, ("count", "upper"))
+
+
+def stages_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+    """One region through the stages: `noisy`, `fitted` and `released`, by size."""
+    import altair as alt
+
+    x, base = axes.x(), alt.Chart()
+    fitted = base.transform_filter("isValid(datum.fitted)")
+    if axes.many:
+        dots = base.mark_point(color=SOFT, size=12, strokeWidth=0.8)
+        steps = fitted.mark_line(color=INK, interpolate="step", strokeDash=[4, 3], strokeWidth=1.2)
+        blocks = base.mark_line(color=ACCENT, interpolate="step", strokeWidth=1.5)
+    else:
+        dots = base.mark_point(color=INK, size=45, strokeWidth=1.5)
+        steps = fitted.mark_tick(color=INK, thickness=2, size=axes.bar * 1.25)
+        blocks = base.mark_bar(color=BAND, width=axes.bar)
+    layers = [
+        blocks.encode(x=x, y=axes.y("released")),
+        steps.encode(x=x, y=axes.y("fitted")),
+        dots.encode(x=x, y=axes.y("noisy")),
+    ]
+    return axes.chart(layers, rows, ("noisy", "fitted", "released"))
+
+
+def changes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+    """How far each stage is from the released number: `noisy_change` and `fitted_change`."""
+    import altair as alt
+
+    x, base = axes.x(), alt.Chart()
+    noisy, change = axes.y("noisy_change", even=True), axes.y("fitted_change", even=True)
+    fitted = base.transform_filter("isValid(datum.fitted_change)")
+    zero = base.mark_rule(color=ACCENT, strokeWidth=2).encode(y=alt.YDatum(0))
+    if axes.many:
+        layers = [
+            base.mark_point(color=SOFT, size=12, strokeWidth=0.8).encode(x=x, y=noisy),
+            fitted.mark_line(color=INK, interpolate="step", strokeWidth=1.2).encode(x=x, y=change),
+            zero,
+        ]
+    else:
+        stems = base.mark_rule(color=SOFT, strokeWidth=1.5)
+        ticks = fitted.mark_tick(color=INK, thickness=2, size=axes.bar * 1.25)
+        layers = [
+            stems.encode(x=x, y=noisy, y2=alt.Y2(datum=0)),
+            zero,
+            ticks.encode(x=x, y=change),
+            base.mark_point(color=INK, size=45, strokeWidth=1.5).encode(x=x, y=noisy),
+        ]
+    return layered(layers, rows)

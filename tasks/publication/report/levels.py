@@ -1,0 +1,130 @@
+"""The levels of the tree: their groups by size as a chart and as a table of at most a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tasks.pages.charts import static_svg
+from tasks.pages.frame import thousands
+from tasks.publication.facts import BundleFacts, LevelFacts
+from tasks.publication.report.figures import SizeAxes, sizes_chart
+from tasks.publication.report.reading import LevelSizes, ReportTables
+
+MOST_ROWS = 30
+_SINGLE_UP_TO = 10
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """One row of a table: a size or a range of sizes."""
+
+    label: str
+    count: int
+    share: str
+    average: str
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """What the page shows of a level."""
+
+    facts: LevelFacts
+    sizes: LevelSizes
+    title: str
+    detail: str
+    example: str
+    svg: str
+    rows: tuple[SizeRow, ...]
+
+
+def level_views(facts: BundleFacts, tables: ReportTables) -> tuple[LevelView, ...]:
+    """Prepare every level for the page."""
+    return tuple(
+        _level_view(facts, tables, level, sizes)
+        for level, sizes in zip(facts.levels, tables.levels, strict=True)
+    )
+
+
+def _level_view(
+    facts: BundleFacts, tables: ReportTables, level: LevelFacts, sizes: LevelSizes
+) -> LevelView:
+    one = level.regions == 1
+    chart = sizes_chart(
+        [
+            {
+                "size": size,
+                "label": size_label(size, facts),
+                "count": count / level.regions,
+                "lower": None,
+                "upper": None,
+            }
+            for size, count in zip(facts.sizes, sizes.counts, strict=True)
+        ],
+        SizeAxes(facts.sizes, "Size of the group", "Groups" if one else "Groups in a region"),
+    )
+    return LevelView(
+        facts=level,
+        sizes=sizes,
+        title=level_title(level),
+        detail=tables.title(0) if level.level == 1 else "the average region",
+        example=_examples(tables, level),
+        svg=static_svg(chart),
+        rows=distribution(facts.sizes, sizes.counts, regions=level.regions),
+    )
+
+
+def _examples(tables: ReportTables, level: LevelFacts) -> str:
+    """Name a few regions of a level, so that a reader knows what it is."""
+    found = [i for i, at in enumerate(tables.region_levels.tolist()) if at == level.level]
+    names = [tables.title(region) for region in found[:_EXAMPLES]]
+    return ", ".join(names) + (" …" if level.regions > len(names) else "")
+
+
+def level_title(level: LevelFacts) -> str:
+    """Name a level and say how many regions it has."""
+    return f"Level {level.level}: {level.regions:,} region{'' if level.regions == 1 else 's'}"
+
+
+def size_label(size: int, facts: BundleFacts) -> str:
+    """Name a size on an axis; the last one stands for all that are larger, too."""
+    return f"{size:,}+" if size == facts.largest_size else f"{size:,}"
+
+
+def distribution(sizes: range, counts: Sequence[int], *, regions: int) -> tuple[SizeRow, ...]:
+    """Turn counts into at most a page of rows; the last size means "or more"."""
+    total = sum(counts)
+    rows = []
+    for first, last in size_ranges(sizes):
+        count = sum(counts[first - sizes.start : last - sizes.start + 1])
+        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
+        if last == sizes[-1]:
+            label = f"{last:,} or more"
+        rows.append(
+            SizeRow(
+                label=label,
+                count=count,
+                share=f"{100 * count / total:.2f} %" if total else "–",
+                average=thousands(count / regions),
+            )
+        )
+    return tuple(rows)
+
+
+def size_ranges(sizes: range, most: int = MOST_ROWS) -> list[tuple[int, int]]:
+    """Cut the sizes into ranges: single ones at first, then ending at 20, 50, 100, 200, …
+
+    The top-coded size always stands alone, as it means something else than its number.
+    """
+    smallest, largest = sizes[0], sizes[-1]
+    if len(sizes) <= most:
+        return [(size, size) for size in sizes]
+    ends = list(range(smallest, _SINGLE_UP_TO + 1))
+    scale = _SINGLE_UP_TO
+    while scale < largest:
+        ends += [2 * scale, 5 * scale, 10 * scale]
+        scale *= 10
+    ends = [smallest - 1, *(end for end in ends if end < largest - 1), largest - 1, largest]
+    return [(before + 1, end) for before, end in pairwise(ends)]

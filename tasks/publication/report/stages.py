@@ -1,0 +1,125 @@
+"""How the numbers came about: the stages of a mechanism in words, and one region through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgsr_core.postprocessing.protocol import Query
+from pgsr_core.postprocessing.steps import cumulative_from_counts
+from tasks.pages.charts import Row, static_svg
+from tasks.publication.facts import BundleFacts
+from tasks.publication.report.figures import SizeAxes, changes_chart, stages_chart
+from tasks.publication.report.levels import MOST_ROWS, size_label
+from tasks.publication.report.reading import Int, ReportTables
+from tasks.publication.statement import in_words
+
+_STEPS: Mapping[str, tuple[str, str]] = {
+    "isotonic": (
+        "Put in order",
+        "There cannot be more groups of size at least 5 than of size at least 4. In each region by "
+        "itself, the nearest numbers that never rise are taken (isotonic regression), within "
+        "what is possible.",
+    ),
+    "cpwl": (
+        "Make the tree add up",
+        "Of all whole, non-negative counts that add up along the tree and to the number of groups "
+        "in all, the ones nearest to the numbers before are found, exactly, and released.",
+    ),
+    "global": (
+        "Make everything fit at once",
+        "Of all whole numbers that never rise with the size and add up along the tree, those "
+        "nearest to the measurements of all regions together are found, and released.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A region whose way through the stages is shown to those without JavaScript."""
+
+    id: str
+    title: str
+    why: str
+    stages: str
+    changes: str
+    rows: tuple[Row, ...]
+
+
+def stage_words(facts: BundleFacts) -> tuple[tuple[str, str], ...]:
+    """Name and explain what was done, from the measurements on."""
+    scales = sorted({level.scale for level in facts.levels})
+    noise = " to ".join(in_words(scale) for scale in (scales[0], scales[-1])[: len(scales)])
+    measured = (
+        "Measure with noise",
+        f"In every region, {measured_words(facts)} is counted, and noise of scale {noise} is "
+        "added. These noisy numbers are all that leaves the confidential zone.",
+    )
+    return (measured, *(_STEPS[step] for step in facts.certificates if step in _STEPS))
+
+
+def measured_words(facts: BundleFacts) -> str:
+    """What one measurement counts."""
+    if facts.query == Query.CUMULATIVE:
+        return "the number of groups of at least each size"
+    return "the number of groups of each size"
+
+
+def stage_axes(facts: BundleFacts) -> tuple[SizeAxes, SizeAxes]:
+    """The axes of the picture of the stages, and of the one of what they changed."""
+    cumulative = facts.query == Query.CUMULATIVE
+    size = "Size k of the group" if cumulative else "Size of the group"
+    counted = "Groups of size at least k" if cumulative else "Groups"
+    sizes = facts.measured_sizes
+    return SizeAxes(sizes, size, counted), SizeAxes(sizes, size, "Difference from released")
+
+
+def example_of(facts: BundleFacts, tables: ReportTables) -> Example:
+    """Take a region of the lowest level through the stages."""
+    measured, released = tables.measured, as_measured(facts, tables.released)
+    lowest = np.flatnonzero(tables.region_levels == tables.held_levels)
+    # Where noise is small against the counts nothing can be seen; where it moved most, it can.
+    moved = np.abs(measured[lowest] - released[lowest]).sum(axis=1)
+    region = int(lowest[moved.argmax()])
+    rows = stage_rows(facts, tables, region)
+    stages, changes = stage_axes(facts)
+    return Example(
+        id=tables.ids[region],
+        title=tables.title(region),
+        why="the region of its level in which the steps moved the numbers most",
+        stages=static_svg(stages_chart(rows, stages)),
+        changes=static_svg(changes_chart(rows, changes)),
+        rows=tuple(rows[:MOST_ROWS]),
+    )
+
+
+def as_measured(facts: BundleFacts, counts: Int) -> Int:
+    """Released counts in the form in which they were measured."""
+    if facts.query == Query.CUMULATIVE:
+        return cumulative_from_counts(counts, largest_size=facts.largest_size)
+    return counts
+
+
+def stage_rows(facts: BundleFacts, tables: ReportTables, region: int) -> list[Row]:
+    """One region through the stages, a row for each measured size."""
+    one = slice(region, region + 1)
+    released = as_measured(facts, tables.released[one])[0].tolist()
+    noisy = tables.measured[region].tolist()
+    fitted = [None] * len(noisy) if tables.fitted is None else tables.fitted[region].tolist()
+    cumulative = facts.query == Query.CUMULATIVE
+    return [
+        {
+            "size": size,
+            "label": f"≥ {size:,}" if cumulative else size_label(size, facts),
+            "noisy": before,
+            "fitted": between,
+            "released": after,
+            "noisy_change": before - after,
+            "fitted_change": None if between is None else between - after,
+        }
+        for size, before, between, after in zip(
+            facts.measured_sizes, noisy, fitted, released, strict=True
+        )
+    ]
