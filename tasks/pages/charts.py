@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import altair as alt
     from markupsafe import Markup
 
-Row = Mapping[str, object]
+Row = Mapping[str, Any]
 ROWS = "rows"
 """The name of a chart's data, by which a page fills it in."""
 TICKS = "ticks"
@@ -39,8 +40,6 @@ _AXIS = {
     "titleFontWeight": "normal",
 }
 LOOK = {
-    # Readers get the table beside a chart; hundreds of labelled marks would only be in their way.
-    "aria": False,
     "background": "transparent",
     "font": "sans-serif",
     "view": {"stroke": None},
@@ -59,23 +58,54 @@ LOOK = {
 }
 
 
-def layered(layers: Sequence[alt.Chart], rows: Sequence[Row] | None) -> alt.LayerChart:
-    """Lay marks over one another, with the size and the margins that all charts have.
+@dataclass(frozen=True)
+class Figure:
+    """A chart without data: drawn at once with rows, or compiled for a page that has them.
 
-    Args:
-        layers: without data of their own.
-        rows: the data; None where the page fills them in, under the name ROWS.
+    Attributes:
+        specification: in Vega-Lite; its data are called ROWS.
+        logarithmic: the fields on a symmetric logarithmic axis, whose ticks follow the data; they
+            are the parameter TICKS. Empty for an even axis.
     """
+
+    specification: Mapping[str, Any]
+    logarithmic: tuple[str, ...] = ()
+
+    def svg(self, rows: Sequence[Row]) -> Markup:
+        """Draw it, for a template; the same rows give the same bytes."""
+        from markupsafe import Markup
+
+        filled = {**self.specification, "data": {"name": ROWS, "values": rows}}
+        if self.logarithmic:
+            numbers = [row[field] or 0 for row in rows for field in self.logarithmic]
+            filled["params"] = [{"name": TICKS, "value": decades(min(numbers), max(numbers))}]
+        # Vega escapes what it draws.
+        return Markup(_draw(json.dumps(filled)))  # noqa: S704
+
+    def vega(self) -> dict[str, Any]:
+        """Compile it for the Vega runtime of a page."""
+        import vl_convert
+
+        compiled: dict[str, Any] = vl_convert.vegalite_to_vega(dict(self.specification))
+        return compiled
+
+
+def figure(layers: Sequence[alt.Chart], *, logarithmic: Sequence[str] = ()) -> Figure:
+    """Lay marks over one another, with the size, the margins and the look of all charts."""
     import altair as alt
 
-    return alt.LayerChart(
+    chart = alt.LayerChart(
         layer=list(layers),
-        data=alt.InlineData(name=ROWS, values=[dict(row) for row in rows or ()]),
+        data=alt.NamedData(name=ROWS),
         width=WIDTH,
         height=HEIGHT,
         padding=PADDING,
         autosize=alt.AutoSizeParams(type="none"),
     )
+    params = {"params": [{"name": TICKS, "value": []}]} if logarithmic else {}
+    # Checking a specification against its schema takes ten times as long as drawing it.
+    described = chart.to_dict(validate=False)
+    return Figure({**described, **params, "config": LOOK}, tuple(logarithmic))
 
 
 def decades(smallest: float, largest: float) -> list[int]:
@@ -90,26 +120,6 @@ def round_sizes(first: int, last: int) -> list[int]:
     steps = [step * 10**power for power in range(10) for step in (1, 2, 5)]
     # A tick right beside the last one would run into it.
     return [first, *(step for step in steps if first < step <= last * 0.45), last]
-
-
-def static_svg(chart: alt.TopLevelMixin) -> Markup:
-    """Draw a chart, for a template; the same chart gives the same bytes."""
-    from markupsafe import Markup
-
-    # Vega escapes what it draws.
-    return Markup(_draw(json.dumps(_specification(chart), sort_keys=True)))  # noqa: S704
-
-
-def vega_specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """Compile a chart for the Vega runtime in a page."""
-    import vl_convert
-
-    compiled: dict[str, Any] = vl_convert.vegalite_to_vega(_specification(chart))
-    return compiled
-
-
-def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    return {**chart.to_dict(), "config": LOOK}
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STYLE = "style.css"
 THEME = "theme.js"
+SEARCH = "search.js"
 VEGA = "vega.js"
 
 

@@ -99,9 +99,12 @@ def _build_and_publish(
             store.read(table, sizes=plan.sizes)  # what is published is what was judged
             if margins is not None:
                 margins.check(store, sizes=plan.sizes)
+            for name, digest in _digests_before(run).items():  # the report shows these as well
+                store.read(TableRef(name, digest), sizes=plan.measured_sizes)
             facts = _bundle_facts(run, store, checks, digests)
             formats = plan.configuration.publish.formats
-            build_bundle(connection, staging.bundle, facts, formats=formats)
+            keyid = None if key is None else key.public.keyid
+            build_bundle(connection, staging.bundle, facts, formats=formats, keyid=keyid)
         if key is not None:
             head = run.ledger.head()
             run.ledger.remember_published(head)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from pgsr_core.postprocessing.protocol import Query
-from tasks.pages.charts import vega_specification
 from tasks.pages.packing import Packed, pack
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report.figures import SizeAxes, changes_chart, sizes_chart, stages_chart
+from tasks.publication.report.figures import SizeAxes, changes_figure, sizes_figure, stages_figure
 from tasks.publication.report.levels import level_title, size_ranges
 from tasks.publication.report.reading import ReportTables
 from tasks.publication.report.stages import stage_axes
@@ -42,6 +41,11 @@ def release_document(facts: BundleFacts, tables: ReportTables, packed: Packed) -
     """What the script needs besides the packed numbers."""
     stages, changes = stage_axes(facts)
     sizes = SizeAxes(facts.sizes, "Size of the group", "Groups")
+    figures = {
+        "sizes": sizes_figure(sizes),
+        "stages": stages_figure(stages),
+        "changes": changes_figure(changes),
+    }
     return {
         "sizes": [facts.sizes[0], facts.sizes[-1]],
         "measured": [facts.measured_sizes[0], facts.measured_sizes[-1]],
@@ -61,9 +65,8 @@ def release_document(facts: BundleFacts, tables: ReportTables, packed: Packed) -
             "width": packed.width,
         },
         "charts": {
-            "sizes": vega_specification(sizes_chart(None, sizes)),
-            "stages": vega_specification(stages_chart(None, stages)),
-            "changes": vega_specification(changes_chart(None, changes)),
+            name: {"vega": figure.vega(), "logarithmic": figure.logarithmic}
+            for name, figure in figures.items()
         },
     }
 

@@ -1,25 +1,17 @@
 """The charts of a release: group sizes with margins of error, and what each step changed.
 
-A chart gets its rows, or None where the page fills them in. Few sizes are drawn as bars, many as
-steps over logarithmic axes. A row has `size`, `label`, and the fields named at each chart; a field
-that is not known is null.
+Few sizes are drawn as bars, many as steps over logarithmic axes. Rows have `size`, `label`, and
+the fields named at each chart; a field that is not known is null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from tasks.pages.charts import (
-    COUNT_LABELS,
-    TICKS,
-    WIDTH,
-    Row,
-    decades,
-    layered,
-    round_sizes,
-)
+from tasks.pages.charts import COUNT_LABELS, TICKS, WIDTH, Figure, figure, round_sizes
 
 if TYPE_CHECKING:
     import altair as alt
@@ -83,21 +75,13 @@ class SizeAxes:
             axis=alt.Axis(labelExpr=COUNT_LABELS, values=alt.ExprRef(TICKS)),
         )
 
-    def chart(
-        self, layers: Sequence[alt.Chart], rows: Sequence[Row] | None, fields: Sequence[str]
-    ) -> alt.LayerChart:
-        """Lay the marks over one another, with ticks that suit the numbers of these fields."""
-        import altair as alt
-
-        chart = layered(layers, rows)
-        if not self.many:
-            return chart
-        numbers = [float(row[field] or 0) for row in rows or () for field in fields]  # type: ignore[arg-type]
-        ticks = decades(min(numbers, default=0), max(numbers, default=0))
-        return chart.add_params(alt.param(name=TICKS, value=ticks))
+    def figure(self, layers: Sequence[alt.Chart], *fields: str) -> Figure:
+        """Lay the marks over one another; these fields decide where the ticks are."""
+        return figure(layers, logarithmic=fields if self.many else ())
 
 
-def sizes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+@cache
+def sizes_figure(axes: SizeAxes) -> Figure:
     """How many groups there are of each size: `count`, from `lower` to `upper`."""
     import altair as alt
 
@@ -116,10 +100,11 @@ def sizes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
             known.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, **ends),
             *(cap.encode(x=x, y=axes.y(end)) for end in ("lower", "upper")),
         ]
-    return axes.chart(layers, rows, ("count", "upper"))
+    return axes.figure(layers, "count", "upper")
 
 
-def stages_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+@cache
+def stages_figure(axes: SizeAxes) -> Figure:
     """One region through the stages: `noisy`, `fitted` and `released`, by size."""
     import altair as alt
 
@@ -138,10 +123,11 @@ def stages_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
         steps.encode(x=x, y=axes.y("fitted")),
         dots.encode(x=x, y=axes.y("noisy")),
     ]
-    return axes.chart(layers, rows, ("noisy", "fitted", "released"))
+    return axes.figure(layers, "noisy", "fitted", "released")
 
 
-def changes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
+@cache
+def changes_figure(axes: SizeAxes) -> Figure:
     """How far each stage is from the released number: `noisy_change` and `fitted_change`."""
     import altair as alt
 
@@ -164,4 +150,4 @@ def changes_chart(rows: Sequence[Row] | None, axes: SizeAxes) -> alt.LayerChart:
             ticks.encode(x=x, y=change),
             base.mark_point(color=INK, size=45, strokeWidth=1.5).encode(x=x, y=noisy),
         ]
-    return layered(layers, rows)
+    return figure(layers)

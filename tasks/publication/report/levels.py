@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tasks.pages.charts import static_svg
 from tasks.pages.frame import thousands
 from tasks.publication.facts import BundleFacts, LevelFacts
-from tasks.publication.report.figures import SizeAxes, sizes_chart
+from tasks.publication.report.figures import SizeAxes, sizes_figure
 from tasks.publication.report.reading import LevelSizes, ReportTables
 
 MOST_ROWS = 30
@@ -52,26 +51,24 @@ def _level_view(
     facts: BundleFacts, tables: ReportTables, level: LevelFacts, sizes: LevelSizes
 ) -> LevelView:
     one = level.regions == 1
-    chart = sizes_chart(
-        [
-            {
-                "size": size,
-                "label": size_label(size, facts),
-                "count": count / level.regions,
-                "lower": None,
-                "upper": None,
-            }
-            for size, count in zip(facts.sizes, sizes.counts, strict=True)
-        ],
-        SizeAxes(facts.sizes, "Size of the group", "Groups" if one else "Groups in a region"),
-    )
+    axes = SizeAxes(facts.sizes, "Size of the group", "Groups" if one else "Groups in a region")
+    chart_rows = [
+        {
+            "size": size,
+            "label": size_label(size, facts),
+            "count": count / level.regions,
+            "lower": None,
+            "upper": None,
+        }
+        for size, count in zip(facts.sizes, sizes.counts, strict=True)
+    ]
     return LevelView(
         facts=level,
         sizes=sizes,
         title=level_title(level),
         detail=tables.title(0) if level.level == 1 else "the average region",
         example=_examples(tables, level),
-        svg=static_svg(chart),
+        svg=sizes_figure(axes).svg(chart_rows),
         rows=distribution(facts.sizes, sizes.counts, regions=level.regions),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.pages.frame import VEGA, asset, render_page
+from tasks.pages.frame import SEARCH, VEGA, asset, render_page
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
 from tasks.publication.report.explorer import packed_numbers, region_tables, release_document
 from tasks.publication.report.figures import MOST_BARS
@@ -16,6 +16,7 @@ from tasks.publication.report.words import plain_words, privacy_numbers
 from tasks.publication.statement import assumptions, in_words, not_protected, paragraphs
 from tasks.publication.tables import published_tables
 
+EXPLORER = "explorer.js"
 SECTIONS = (
     ("released", "What was released"),
     ("privacy", "Privacy"),
@@ -49,7 +50,8 @@ def render_report(
         "notice": SIMULATION_NOTICE,
         "sections": SECTIONS,
     }
-    scripts = (asset("tasks.pages", VEGA), asset(__package__, "explorer.js"))
+    ours = [asset("tasks.pages", name) for name in (VEGA, SEARCH)]
+    scripts = (*ours, asset(__package__, EXPLORER))
     return render_page("report.html.jinja", context, package=__package__, scripts=scripts)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.postprocessing.steps import cumulative_from_counts
-from tasks.pages.charts import Row, static_svg
+from tasks.pages.charts import Row
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report.figures import SizeAxes, changes_chart, stages_chart
+from tasks.publication.report.figures import SizeAxes, changes_figure, stages_figure
 from tasks.publication.report.levels import MOST_ROWS, size_label
 from tasks.publication.report.reading import Int, ReportTables
 from tasks.publication.statement import in_words
@@ -89,8 +89,8 @@ def example_of(facts: BundleFacts, tables: ReportTables) -> Example:
         id=tables.ids[region],
         title=tables.title(region),
         why="the region of its level in which the steps moved the numbers most",
-        stages=static_svg(stages_chart(rows, stages)),
-        changes=static_svg(changes_chart(rows, changes)),
+        stages=stages_figure(stages).svg(rows),
+        changes=changes_figure(changes).svg(rows),
         rows=tuple(rows[:MOST_ROWS]),
     )
 

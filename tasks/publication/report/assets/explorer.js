@@ -29,8 +29,8 @@
   for (let region = 1; region < count; region += 1) childrenOf[regions.parents[region]].push(region);
   const title = (region) => regions.names[region] || regions.ids[region];
   const levelOf = (region) => pathTo(region).length;
-  const link = (region) =>
-    make("a", { href: `#region=${encodeURIComponent(regions.ids[region])}` }, title(region));
+  const address = (region) => `#region=${encodeURIComponent(regions.ids[region])}`;
+  const link = (region) => make("a", { href: address(region) }, title(region));
 
   /** The regions from the root down to this one. */
   function pathTo(region) {
@@ -145,33 +145,29 @@
   }
 
   /** A chart that is drawn when it first gets rows, and can be filled again and again. */
-  function chart(name, fields) {
-    const specification = release.charts[name];
-    const hasTicks = specification.signals?.some((signal) => signal.name === "ticks");
+  function chart(name) {
+    const { vega, logarithmic } = release.charts[name];
+    const options = { mode: "vega", renderer: "svg", actions: false, logLevel: 1 };
     let embedded = null;
 
-    async function draw(rows) {
-      specification.data.find((data) => data.name === "rows").values = rows;
-      const options = { mode: "vega", renderer: "svg", actions: false, logLevel: 1 };
-      return vegaEmbed(byId(`${name}-chart`), specification, options);
-    }
-
     return async (rows) => {
-      const isNew = embedded === null;
-      embedded ??= draw(rows);
+      if (embedded === null) {
+        vega.data.find((data) => data.name === "rows").values = rows;
+        embedded = vegaEmbed(byId(`${name}-chart`), vega, options);
+      }
       const { view } = await embedded;
-      if (!isNew) view.data("rows", rows);
-      if (hasTicks) {
-        const values = rows.flatMap((row) => fields.map((field) => row[field])).filter(isKnown);
-        view.signal("ticks", decades(values));
+      view.data("rows", rows);
+      if (logarithmic.length) {
+        const values = rows.flatMap((row) => logarithmic.map((field) => row[field]));
+        view.signal("ticks", decades(values.filter(isKnown)));
       }
       await view.runAsync();
     };
   }
 
-  const drawSizes = chart("sizes", ["count", "upper"]);
-  const drawStages = chart("stages", ["noisy", "fitted", "released"]);
-  const drawChanges = chart("changes", []);
+  const drawSizes = chart("sizes");
+  const drawStages = chart("stages");
+  const drawChanges = chart("changes");
 
   // ---- What is shown of a region ----------------------------------------------------------
 
@@ -289,8 +285,8 @@
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   let searchable = null;
 
-  /** Regions whose id or name begins with the words, then those that hold them. */
-  function matches(text) {
+  /** Regions whose id or name begins with the text, then those that hold it. */
+  function find(text) {
     searchable ??= regions.ids.map((id, region) => plain(`${title(region)}\n${id}`));
     const wanted = plain(text.trim());
     const [first, second] = [[], []];
@@ -299,83 +295,24 @@
       if (at === 0 || searchable[region][at - 1] === "\n") first.push(region);
       else if (at > 0 && second.length < SUGGESTIONS) second.push(region);
     }
-    return [...first, ...second].slice(0, SUGGESTIONS);
+    return [...first, ...second].slice(0, SUGGESTIONS).map(suggestion);
   }
 
-  /** A box with suggestions, after the combobox pattern of the ARIA Authoring Practices. */
-  function search(box) {
-    const input = box.querySelector("input");
-    const list = box.querySelector("[role=listbox]");
-    const status = box.querySelector("[role=status]");
-    let found = [];
-    let active = -1;
-
-    function close() {
-      found = [];
-      active = -1;
-      list.hidden = true;
-      input.setAttribute("aria-expanded", "false");
-      input.removeAttribute("aria-activedescendant");
-    }
-
-    function activate(position) {
-      active = position;
-      [...list.children].forEach((option, at) => option.setAttribute("aria-selected", at === active));
-      if (active < 0) return input.removeAttribute("aria-activedescendant");
-      input.setAttribute("aria-activedescendant", list.children[active].id);
-      return list.children[active].scrollIntoView({ block: "nearest" });
-    }
-
-    function choose(region) {
-      close();
-      input.value = "";
-      status.textContent = `Showing ${title(region)}.`;
-      location.hash = `region=${encodeURIComponent(regions.ids[region])}`;
-    }
-
-    function suggest() {
-      found = matches(input.value);
-      list.replaceChildren(...found.map((region, position) => {
-        const above = pathTo(region).slice(0, -1).map(title).join(" › ");
-        const id = regions.names[region] ? regions.ids[region] : "";
-        const where = make("small", {}, [id, above].filter(Boolean).join(" · "));
-        const option = make(
-          "li", { role: "option", id: `${list.id}-${position}`, "aria-selected": "false" },
-          title(region), where,
-        );
-        option.addEventListener("pointerdown", (event) => {
-          event.preventDefault(); // the box keeps the focus
-          choose(region);
-        });
-        return option;
-      }));
-      active = -1;
-      list.hidden = found.length === 0;
-      input.setAttribute("aria-expanded", String(found.length > 0));
-      input.removeAttribute("aria-activedescendant");
-      if (!input.value.trim()) status.textContent = "";
-      else if (found.length === 0) status.textContent = "No region has such a name or id.";
-      else status.textContent = `${found.length} suggestion${found.length === 1 ? "" : "s"}.`;
-    }
-
-    input.addEventListener("input", suggest);
-    input.addEventListener("blur", close);
-    input.addEventListener("keydown", (event) => {
-      if (event.key === "ArrowDown" && found.length) activate((active + 1) % found.length);
-      else if (event.key === "ArrowUp" && found.length) {
-        activate((active <= 0 ? found.length : active) - 1);
-      } else if (event.key === "Enter" && found.length) choose(found[Math.max(active, 0)]);
-      else if (event.key === "Escape") close();
-      else return;
-      event.preventDefault();
-    });
+  function suggestion(region) {
+    const above = pathTo(region).slice(0, -1).map(title).join(" › ");
+    const id = regions.names[region] ? regions.ids[region] : "";
+    return {
+      title: title(region),
+      detail: [id, above].filter(Boolean).join(" · "),
+      choose: () => { location.hash = address(region); },
+    };
   }
 
   // ---- Start ------------------------------------------------------------------------------
 
   for (const element of document.querySelectorAll("[data-needs-script]")) element.hidden = false;
   for (const element of document.querySelectorAll("[data-without-script]")) element.hidden = true;
-  document.querySelectorAll("[data-search]").forEach(search);
+  for (const box of document.querySelectorAll("[data-search]")) searchBox(box, find);
   addEventListener("hashchange", () => {
     const region = fromAddress();
     if (region !== undefined) show(region);
