@@ -31,6 +31,7 @@ from tasks.publication.errors import FormulaLikeName, GateNotPassed, Inconsisten
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts, CheckFacts, LevelFacts
 from tasks.publication.place import publish_bundle, staging_folder
 from tasks.publication.report.levels import distribution
+from tasks.publication.report.reading import LevelSizes
 from tasks.publication.statement import in_words, paragraphs, sensitivity_formula
 from tasks.storage.duck import connect
 
@@ -667,7 +668,7 @@ def test_claims_that_contradict_one_another_are_refused(changes: dict[str, objec
 def test_the_distribution_fits_a_page_and_loses_no_group(smallest: int, largest: int) -> None:
     sizes = range(smallest, largest + 1)
     counts = [size % 7 + 1 for size in sizes]
-    rows = distribution(sizes, counts, regions=1)
+    rows = distribution(sizes, LevelSizes(1, 1, tuple(counts), sum(counts), None))
     assert sum(row.count for row in rows) == sum(counts)
     assert len(rows) <= 30
     assert rows[-1].label == f"{largest:,} or more"
@@ -676,7 +677,8 @@ def test_the_distribution_fits_a_page_and_loses_no_group(smallest: int, largest:
 
 
 def test_no_groups_at_all_have_no_share() -> None:
-    assert [row.share for row in distribution(range(1, 3), [0, 0], regions=1)] == ["–", "–"]
+    nothing = LevelSizes(1, 1, (0, 0), 0, None)
+    assert [row.share for row in distribution(range(1, 3), nothing)] == ["–", "–"]
 
 
 def test_a_staged_bundle_is_published_whole_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pgsr_core.margins import BOUNDS
 from pgsr_core.postprocessing.protocol import Query
 from tasks.pages.packing import Packed, pack
 from tasks.publication.facts import BundleFacts
@@ -34,6 +35,8 @@ def packed_numbers(tables: ReportTables) -> Packed:
     columns = {"released": tables.released, "measured": tables.measured}
     if tables.fitted is not None:
         columns["fitted"] = tables.fitted
+    if tables.bounds is not None:
+        columns |= dict(zip(BOUNDS, tables.bounds, strict=True))
     return pack(columns)
 
 

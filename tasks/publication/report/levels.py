@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tasks.pages.charts import Row
 from tasks.pages.frame import thousands
 from tasks.publication.facts import BundleFacts, LevelFacts
 from tasks.publication.report.figures import SizeAxes, sizes_figure
@@ -24,6 +24,7 @@ class SizeRow:
     count: int
     share: str
     average: str
+    margins: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -52,25 +53,33 @@ def _level_view(
 ) -> LevelView:
     one = level.regions == 1
     axes = SizeAxes(facts.sizes, "Size of the group", "Groups" if one else "Groups in a region")
-    chart_rows = [
-        {
-            "size": size,
-            "label": size_label(size, facts),
-            "count": count / level.regions,
-            "lower": None,
-            "upper": None,
-        }
-        for size, count in zip(facts.sizes, sizes.counts, strict=True)
-    ]
     return LevelView(
         facts=level,
         sizes=sizes,
         title=level_title(level),
         detail=tables.title(0) if level.level == 1 else "the average region",
         example=_examples(tables, level),
-        svg=sizes_figure(axes).svg(chart_rows),
-        rows=distribution(facts.sizes, sizes.counts, regions=level.regions),
+        svg=sizes_figure(axes).svg(_chart_rows(facts, sizes)),
+        rows=distribution(facts.sizes, sizes),
     )
+
+
+def _chart_rows(facts: BundleFacts, level: LevelSizes) -> list[Row]:
+    """The average region by size, with the margin of error of one region (90 %)."""
+    reach = [None] * len(level.counts)
+    if level.half_widths is not None:
+        reach = level.half_widths[0].tolist()
+    averages = [count / level.regions for count in level.counts]
+    return [
+        {
+            "size": size,
+            "label": size_label(size, facts),
+            "count": average,
+            "lower": None if far is None else max(0.0, average - far),
+            "upper": None if far is None else average + far,
+        }
+        for size, average, far in zip(facts.sizes, averages, reach, strict=True)
+    ]
 
 
 def _examples(tables: ReportTables, level: LevelFacts) -> str:
@@ -90,12 +99,13 @@ def size_label(size: int, facts: BundleFacts) -> str:
     return f"{size:,}+" if size == facts.largest_size else f"{size:,}"
 
 
-def distribution(sizes: range, counts: Sequence[int], *, regions: int) -> tuple[SizeRow, ...]:
-    """Turn counts into at most a page of rows; the last size means "or more"."""
-    total = sum(counts)
+def distribution(sizes: range, level: LevelSizes) -> tuple[SizeRow, ...]:
+    """Turn the counts of a level into at most a page of rows; the last size means "or more"."""
+    total = sum(level.counts)
     rows = []
     for first, last in size_ranges(sizes):
-        count = sum(counts[first - sizes.start : last - sizes.start + 1])
+        cells = slice(first - sizes.start, last - sizes.start + 1)
+        count = sum(level.counts[cells])
         label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
         if last == sizes[-1]:
             label = f"{last:,} or more"
@@ -104,10 +114,19 @@ def distribution(sizes: range, counts: Sequence[int], *, regions: int) -> tuple[
                 label=label,
                 count=count,
                 share=f"{100 * count / total:.2f} %" if total else "–",
-                average=thousands(count / regions),
+                average=thousands(count / level.regions),
+                margins=_margins(level, cells),
             )
         )
     return tuple(rows)
+
+
+def _margins(level: LevelSizes, cells: slice) -> tuple[str, ...]:
+    """The typical margins of one region; of several sizes no sum is known, but the widest is."""
+    if level.half_widths is None:
+        return ()
+    each = " each" if cells.stop - cells.start > 1 else ""
+    return tuple(f"± {widths[cells].max():,}{each}" for widths in level.half_widths)
 
 
 def size_ranges(sizes: range, most: int = MOST_ROWS) -> list[tuple[int, int]]:

@@ -79,6 +79,6 @@ def _numbers(facts: BundleFacts, tables: ReportTables) -> dict[str, Any]:
         "release": release_document(facts, tables, packed),
         "blocks": packed.blocks,
         "has_fit": tables.fitted is not None,
-        "has_margins": False,
+        "has_margins": facts.states_margins,
         "many_sizes": len(facts.sizes) > MOST_BARS,
     }

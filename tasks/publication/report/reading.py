@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
 from tasks.publication.facts import BundleFacts
+from tasks.storage.tables import LAYOUTS, MATRIX
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,12 +35,15 @@ class LevelSizes:
         regions: how many it has.
         counts: groups of each size in all of them.
         groups: in all, together with the regions that end above the level.
+        half_widths: the typical margins of error of one region, for each of HALF_WIDTHS and by
+            size; None where the release states none.
     """
 
     level: int
     regions: int
     counts: tuple[int, ...]
     groups: int
+    half_widths: Int | None
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class ReportTables:
         released: groups of each size (regions × sizes).
         measured: the noisy measurements (regions × measured sizes).
         fitted: after the local isotonic fix; None where the mechanism has no such step.
+        bounds: the margins of error of every count, for each of BOUNDS; None where the release
+            states none.
         levels: every level, also those whose regions the page does not hold.
     """
 
@@ -65,6 +72,7 @@ class ReportTables:
     released: Int
     measured: Int
     fitted: Int | None
+    bounds: Int | None
     levels: tuple[LevelSizes, ...]
 
     def title(self, region: int) -> str:
@@ -102,10 +110,11 @@ def read_report_tables(
         parents=np.array(parents, dtype=np.int64),
         region_levels=np.array(levels, dtype=np.int64),
         public_groups=groups,
-        released=_matrix(connection, "group_sizes", regions),
-        measured=_matrix(connection, "measurements", regions),
+        released=_matrices(connection, "group_sizes", regions)[0],
+        measured=_matrices(connection, "measurements", regions)[0],
         # A store may hold the table of a mechanism that was tried before.
-        fitted=_matrix(connection, FITTED, regions) if FITTED in facts.certificates else None,
+        fitted=_matrices(connection, FITTED, regions)[0] if FITTED in facts.certificates else None,
+        bounds=_matrices(connection, MARGINS, regions) if facts.states_margins else None,
         levels=_read_levels(connection, facts),
     )
 
@@ -120,14 +129,18 @@ def _regions_to_hold(facts: BundleFacts, most_cells: int) -> int:
     return held
 
 
-def _matrix(connection: duckdb.DuckDBPyConnection, table: str, regions: int) -> Int:
+def _matrices(connection: duckdb.DuckDBPyConnection, table: str, rows: int) -> Int:
+    """The first rows of a table, a matrix for each of its values."""
+    layout = LAYOUTS.get(table, MATRIX)
+    (index, _), *_ = layout.columns
     found = connection.execute(
         f"""
-        SELECT value FROM {table} WHERE region_index < $regions ORDER BY region_index, size
-        """,  # noqa: S608 (the table is a constant of this module)
-        {"regions": regions},
-    )
-    return np.asarray(found.fetchnumpy()["value"], dtype=np.int64).reshape(regions, -1)
+        SELECT {", ".join(layout.values)} FROM {table}
+        WHERE {index} < $rows ORDER BY {index}, size
+        """,  # noqa: S608 (table and columns are constants)
+        {"rows": rows},
+    ).fetchnumpy()
+    return np.stack([np.asarray(found[name], np.int64).reshape(rows, -1) for name in layout.values])
 
 
 def _read_levels(
@@ -152,11 +165,15 @@ def _read_levels(
     for level, _, count, leaves in rows:
         here[level].append(count)
         in_leaves[level] += leaves
+    margins = None
+    if facts.states_margins:
+        margins = _matrices(connection, MARGINS_BY_LEVEL, len(facts.levels))
     found = []
     ended_above = 0
-    for level in facts.levels:
+    for index, level in enumerate(facts.levels):
         counts = tuple(here[level.level])
         groups = sum(counts) + ended_above
-        found.append(LevelSizes(level.level, level.regions, counts, groups))
+        half_widths = None if margins is None else margins[:, index]
+        found.append(LevelSizes(level.level, level.regions, counts, groups, half_widths))
         ended_above += in_leaves[level.level]
     return tuple(found)

@@ -28,6 +28,11 @@ _STEPS: Mapping[str, tuple[str, str]] = {
         "Of all whole, non-negative counts that add up along the tree and to the number of groups "
         "in all, the ones nearest to the numbers before are found, exactly, and released.",
     ),
+    "margins": (
+        "Tell how far off the counts may be",
+        "The whole release is simulated many times over, from what was released. How far the "
+        "simulated counts stray gives the margins of error, at no cost to privacy.",
+    ),
     "global": (
         "Make everything fit at once",
         "Of all whole numbers that never rise with the size and add up along the tree, those "
