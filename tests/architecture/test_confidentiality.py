@@ -13,6 +13,7 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 RIGHT_OF_THE_BARRIER = sorted(
     [
         *(ROOT / "expectations").rglob("*.py"),
+        *(ROOT / "tasks" / "pages").rglob("*.py"),
         *(ROOT / "tasks" / "publication").rglob("*.py"),
         *(
             ROOT / "tasks" / "stages" / f"{name}.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sqlite3
 import zipfile
 import zlib
@@ -10,10 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 
 from pgsr_core.errors import PgsrError
+from tasks.pages.packing import pack
+from tests.pages.packed import numbers_of
 
 PERSON = "PERSONCANARYxq7"
 UNIT = "UNITCANARYzk3"
@@ -69,6 +73,9 @@ def readings(path: Path) -> Iterator[bytes]:
     yield raw
     if path.suffix == ".parquet":
         yield pd.read_parquet(path).to_csv().encode()
+    elif path.name == "report.html":
+        for block in numbers_of(raw.decode()):
+            yield str(block).encode()
     elif path.suffix == ".duckdb":
         yield from duckdb_tables(path)
     elif raw.startswith(b"SQLite format 3"):
@@ -137,6 +144,14 @@ def test_the_search_itself_finds_what_is_there(nests: Path) -> None:
     assert found == set(CANARIES)
     (nests / "note.txt").write_bytes(b"##" + base64.b64encode(b"x" + PERSON.encode() + b"yy"))
     assert any(path.endswith("note.txt") for path, _ in leaks(nests, besides=()))
+    packed = pack({"numbers": np.array([[1, QUANTITY, 2]])})
+    index = {"packed": {"columns": packed.columns, "width": packed.width}}
+    (nests / "report.html").write_text(
+        f'<script type="application/json" id="release">{json.dumps(index)}</script>'
+        f'<script type="text/plain" id="block-0">{packed.blocks[0]}</script>'
+    )
+    found_in_page = [c for path, c in leaks(nests, besides=()) if path.endswith("report.html")]
+    assert found_in_page == [str(QUANTITY)]
 
 
 def test_nothing_confidential_leaves_its_zone_in_a_successful_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tasks.publication.report.page import render_report
 from tests.pages.browsing import Visit, visiting
+from tests.pages.example_release import example_release
 
 ROOT, COUNTY, TRACT = "51", "51091", "51091970100"
 BLOCK_GROUP = "510919701002"
@@ -75,9 +78,15 @@ def test_a_region_is_found_by_typing_and_its_numbers_are_the_published_ones(
             search(visit, "region", region)
             shows(visit, region)
             counts = table(bundle, "group_sizes", region, '"count"')
-            assert column(visit.rows("#sizes-table"), 1) == counts
+            rows = visit.rows("#sizes-table")
+            assert column(rows, 1) == counts
+            for position, percent in ((3, 90), (4, 95)):
+                ends = [row[position].split(" – ") for row in rows]
+                for place, side in enumerate(("lower", "upper")):
+                    published = table(bundle, "margins", region, f"{side}_{percent}")
+                    assert column(ends, place) == published
             bars = visit.page.locator("#sizes-chart .mark-rect path")
-            expect(bars).to_have_count(len(counts))
+            expect(bars).to_have_count(3 * len(counts))  # a bar, and both ends of its margin
         box.fill("nowhere")
         expect(visit.page.get_by_role("status").first).to_have_text("Nothing of that name.")
 
@@ -149,7 +158,6 @@ def test_axe_finds_no_serious_barrier(browser: Browser, report: Path, scheme: st
         for details in visit.page.locator("details:not([open]) summary").all():
             if details.is_visible():
                 details.click()
-        assert visit.barriers() == []
         visit.page.get_by_role("combobox").first.fill("51")
         visit.page.keyboard.press("ArrowDown")
         assert visit.barriers() == []
@@ -208,3 +216,51 @@ def test_a_narrow_screen_is_never_scrolled_sideways(
         search(visit, "region", BLOCK_GROUP)
         shows(visit, BLOCK_GROUP)
         assert visit.sideways() == 0
+
+
+def test_hostile_names_are_shown_and_found_and_never_run(browser: Browser, tmp_path: Path) -> None:
+    names = (
+        "</script><script>document.title = 'run'</script>",
+        "<img src=x onerror=\"document.title = 'run'\">",
+        'Süd "&" \\u003c%} {{ 7 * 7 }}',
+        "javascript:alert(1)",
+        None,
+    )
+    facts, tables = example_release(names=names)
+    page = tmp_path / "report.html"
+    page.write_text(render_report(facts, tables, formats=("csv",)), encoding="utf-8")
+    with visiting(browser, page) as visit:
+        for name, region in zip(names[:4], tables.ids, strict=False):
+            visit.page.get_by_role("combobox").first.fill(str(name).upper())
+            visit.page.keyboard.press("Enter")
+            expect(visit.page.locator("body")).to_have_attribute("data-region", region)
+            expect(visit.page.locator("#region-title")).to_have_text(str(name))
+        visit.page.get_by_role("combobox").first.fill("sud")
+        expect(visit.page.get_by_role("option")).to_have_count(1)
+        assert "run" not in visit.page.title()
+        assert visit.complaints == []
+        assert visit.requests == [page.as_uri()]
+
+
+def test_many_sizes_are_drawn_as_steps_and_runs_of_zeros_share_a_row(
+    browser: Browser, tmp_path: Path
+) -> None:
+    facts, tables = example_release(sizes=range(301))
+    tables.released[4, 50:290] = 0
+    assert tables.bounds is not None
+    tables.bounds[1, 4, 50:290], tables.bounds[3, 4, 50:290] = 3, 5
+    page = tmp_path / "report.html"
+    page.write_text(render_report(facts, tables, formats=("csv",)), encoding="utf-8")
+    with visiting(browser, page, viewport={"width": 390, "height": 800}) as visit:
+        search(visit, "region", "a2")
+        expect(visit.page.locator("body")).to_have_attribute("data-region", "a2")
+        rows = {row[0]: row[1:] for row in visit.rows("#sizes-table")}
+        run = next(label for label in rows if re.fullmatch(r"\d+ to 2\d\d|\d+ to 300\+", label))
+        assert int(run.split()[0]) <= 50
+        assert rows[run] == ["0 each", "0.00 %", "up to 3 each", "up to 5 each"]
+        assert visit.page.locator("#sizes-chart .mark-rect path").count() == 0
+        assert visit.page.locator("#sizes-chart .mark-line path").count() == 1
+        ticks = visit.page.locator("#sizes-chart .role-axis-label text").all_text_contents()
+        assert {"0", "10", "100", "300"} <= set(ticks)
+        assert visit.sideways() == 0
+        assert visit.complaints == []
