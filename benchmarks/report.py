@@ -19,6 +19,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks import workloads
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.margins.intervals import confidence_intervals
 from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.postprocessing.steps import (
     ConsistentCountsFromCumulative,
@@ -109,6 +110,7 @@ def release(shape: workloads.Shape) -> tuple[BundleFacts, ReportTables]:
     )
     fitted = LocalIsotonicFix()(work.noisy, public)
     released = ConsistentCountsFromCumulative()(fitted.values, public)
+    bounds = confidence_intervals(Query.CUMULATIVE, public, work.noisy, released.values)
     certificates = {"isotonic": fitted.certificate, "cpwl": released.certificate}
     tables = ReportTables(
         ids=work.tree.names,
@@ -119,18 +121,20 @@ def release(shape: workloads.Shape) -> tuple[BundleFacts, ReportTables]:
         released=released.values,
         measured=work.noisy,
         fitted=fitted.values,
-        levels=_levels(work.tree, released.values),
+        bounds=bounds,
+        levels=_levels(work.tree, released.values, bounds),
     )
     return _facts(shape, work.groups, certificates), tables
 
 
-def _levels(tree: RegionTree, released: Int) -> tuple[LevelSizes, ...]:
+def _levels(tree: RegionTree, released: Int, bounds: Int) -> tuple[LevelSizes, ...]:
     return tuple(
         LevelSizes(
             level=level + 1,
             regions=int(tree.level_start[level + 1] - tree.level_start[level]),
             counts=tuple(released[0].tolist()),
             groups=int(released[0].sum()),
+            half_widths=(bounds[1::2] - released)[:, tree.level_start[level]],
         )
         for level in range(tree.levels)
     )
@@ -177,6 +181,7 @@ def _facts(
         checks=(CheckFacts("totals", "release", "Counts add up to G.", True, 1),),
         certificates=certificates,  # type: ignore[arg-type]
         digests={},
+        margin_repetitions=100,
     )
 
 

@@ -258,6 +258,9 @@ def test_many_sizes_are_drawn_as_steps_and_runs_of_zeros_share_a_row(
         run = next(label for label in rows if re.fullmatch(r"\d+ to 2\d\d|\d+ to 300\+", label))
         assert int(run.split()[0]) <= 50
         assert rows[run] == ["0 each", "0.00 %", "up to 3 each", "up to 5 each"]
+        assert len(visit.rows("#stages-table")) == 40
+        visit.page.get_by_role("button", name="Show all 300 rows").click()
+        assert len(visit.rows("#stages-table")) == 300
         assert visit.page.locator("#sizes-chart .mark-rect path").count() == 0
         assert visit.page.locator("#sizes-chart .mark-line path").count() == 1
         ticks = visit.page.locator("#sizes-chart .role-axis-label text").all_text_contents()

@@ -111,18 +111,17 @@ def stages_figure(axes: SizeAxes) -> Figure:
     x, base = axes.x(), alt.Chart()
     fitted = base.transform_filter("isValid(datum.fitted)")
     if axes.many:
-        dots = base.mark_point(color=SOFT, size=12, strokeWidth=0.8)
+        # One path, not a thousand dots: a page that is opened must be drawn at once.
+        dots = base.mark_line(color=SOFT, strokeWidth=0.7)
         steps = fitted.mark_line(color=INK, interpolate="step", strokeDash=[4, 3], strokeWidth=1.2)
         blocks = base.mark_line(color=ACCENT, interpolate="step", strokeWidth=1.5)
     else:
         dots = base.mark_point(color=INK, size=45, strokeWidth=1.5)
         steps = fitted.mark_tick(color=INK, thickness=2, size=axes.bar * 1.25)
         blocks = base.mark_bar(color=BAND, width=axes.bar)
-    layers = [
-        blocks.encode(x=x, y=axes.y("released")),
-        steps.encode(x=x, y=axes.y("fitted")),
-        dots.encode(x=x, y=axes.y("noisy")),
-    ]
+    noisy = dots.encode(x=x, y=axes.y("noisy"))
+    others = [blocks.encode(x=x, y=axes.y("released")), steps.encode(x=x, y=axes.y("fitted"))]
+    layers = [noisy, *others] if axes.many else [*others, noisy]
     return axes.figure(layers, "noisy", "fitted", "released")
 
 
@@ -137,7 +136,7 @@ def changes_figure(axes: SizeAxes) -> Figure:
     zero = base.mark_rule(color=ACCENT, strokeWidth=2).encode(y=alt.YDatum(0))
     if axes.many:
         layers = [
-            base.mark_point(color=SOFT, size=12, strokeWidth=0.8).encode(x=x, y=noisy),
+            base.mark_line(color=SOFT, strokeWidth=0.7).encode(x=x, y=noisy),
             fitted.mark_line(color=INK, interpolate="step", strokeWidth=1.2).encode(x=x, y=change),
             zero,
         ]

@@ -30,8 +30,9 @@ _STEPS: Mapping[str, tuple[str, str]] = {
     ),
     "margins": (
         "Tell how far off the counts may be",
-        "The whole release is simulated many times over, from what was released. How far the "
-        "simulated counts stray gives the margins of error, at no cost to privacy.",
+        "For every count an interval is computed that holds the true number with 90 and 95 % "
+        "confidence; and the whole release is simulated on its own result, to see how far "
+        "the counts of a level typically stray. Neither costs any privacy.",
     ),
     "global": (
         "Make everything fit at once",

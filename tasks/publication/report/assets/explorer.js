@@ -6,7 +6,7 @@
   const release = JSON.parse(byId("release").textContent);
   const { regions, sizes, measured, packed } = release;
   const SUGGESTIONS = 12;
-  const CHILDREN_AT_FIRST = 24;
+  const ROWS_AT_FIRST = 40;
   const SHORTEST_RUN = 4;
 
   const number = new Intl.NumberFormat("en-US");
@@ -174,10 +174,23 @@
   const cell = (text) => make("td", { class: "number" }, text);
   const between = (low, high) => `${number.format(low)} – ${number.format(high)}`;
 
+  /** Fill a table with as many rows as are soon laid out; a button brings the others. */
+  function fill(name, items, toRow) {
+    const table = byId(`${name}-table`);
+    const more = byId(`${name}-more`);
+    table.tBodies[0].replaceChildren(...items.slice(0, ROWS_AT_FIRST).map(toRow));
+    more.hidden = items.length <= ROWS_AT_FIRST;
+    more.textContent = `Show all ${number.format(items.length)} rows`;
+    more.onclick = () => {
+      table.tBodies[0].append(...items.slice(ROWS_AT_FIRST).map(toRow));
+      more.hidden = true;
+      table.closest(".scroll").focus();
+    };
+  }
+
   function fillSizes(rows) {
-    const isZero = (row) => row.count === 0;
     const hasMargins = rows.some((row) => isKnown(row.upper));
-    byId("sizes-table").tBodies[0].replaceChildren(...runs(rows, isZero).map((run) => {
+    fill("sizes", runs(rows, (row) => row.count === 0), (run) => {
       const [row] = run;
       const several = run.length > 1;
       const most = (field) => Math.max(...run.map((each) => each[field]));
@@ -190,12 +203,11 @@
         cell(row.share === null ? "–" : percent(row.share)),
         ...(hasMargins ? [margin("lower", "upper"), margin("lower_95", "upper_95")] : []),
       );
-    }));
+    });
   }
 
   function fillStages(rows) {
-    const isQuiet = (row) => row.released === 0 && !row.fitted;
-    byId("stages-table").tBodies[0].replaceChildren(...runs(rows, isQuiet).map((run) => {
+    fill("stages", runs(rows, (row) => row.released === 0 && !row.fitted), (run) => {
       const [row] = run;
       const several = run.length > 1;
       const noisy = run.map((each) => each.noisy);
@@ -206,7 +218,7 @@
         ...(isKnown(row.fitted) ? [cell(several ? "0 each" : number.format(row.fitted))] : []),
         cell(several ? "0 each" : number.format(row.released)),
       );
-    }));
+    });
   }
 
   function fillPath(region) {
@@ -221,25 +233,15 @@
 
   function fillChildren(region) {
     const children = childrenOf[region];
-    const row = (child) => make(
+    fill("children", children, (child) => make(
       "tr", {},
       make("th", { scope: "row" }, link(child)),
       cell(number.format(regions.totals[child])),
-    );
-    const body = byId("children-table").tBodies[0];
-    const more = byId("children-more");
-    const below = release.levels - release.held_levels;
-    body.replaceChildren(...children.slice(0, CHILDREN_AT_FIRST).map(row));
-    more.hidden = children.length <= CHILDREN_AT_FIRST;
-    more.textContent = `Show all ${number.format(children.length)}`;
-    more.onclick = () => {
-      body.replaceChildren(...children.map(row));
-      more.hidden = true;
-      body.rows[CHILDREN_AT_FIRST].querySelector("a").focus();
-    };
+    ));
+    const isLowest = levelOf(region) === release.held_levels;
     byId("children").hidden = children.length === 0;
     byId("no-children").hidden = children.length > 0;
-    byId("no-children").textContent = below > 0 && levelOf(region) === release.held_levels
+    byId("no-children").textContent = isLowest && release.held_levels < release.levels
       ? "Regions further down are too many for this page; the files of the release hold them all."
       : "This region is not divided further.";
   }
@@ -277,7 +279,11 @@
 
   function fromAddress() {
     const found = /^#region=(.*)$/.exec(location.hash);
-    return found ? indexOf.get(decodeURIComponent(found[1])) : undefined;
+    try {
+      return found ? indexOf.get(decodeURIComponent(found[1])) : undefined;
+    } catch {
+      return undefined; // not an address that this page gave to anyone
+    }
   }
 
   // ---- Search -----------------------------------------------------------------------------
