@@ -42,3 +42,9 @@ SELECT 'both formats say the same', count(*) FROM (
   SELECT level::VARCHAR, region, size::VARCHAR, count::VARCHAR FROM cells
   EXCEPT SELECT level, region, size, count FROM as_text
 ) HAVING count(*) > 0
+UNION ALL
+SELECT 'every count within its margins', count(*) FROM cells
+FULL JOIN read_csv('$folder/margins.csv') AS m USING (level, region, size)
+WHERE (0 <= lower_95 AND lower_95 <= lower_90 AND lower_90 <= count
+       AND count <= upper_90 AND upper_90 <= upper_95) IS NOT TRUE
+HAVING count(*) > 0

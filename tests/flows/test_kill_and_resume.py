@@ -16,7 +16,7 @@ from tasks.publication.errors import GateNotPassed
 from tests.flows.commandline import Pgsr
 
 NAME = "household-sizes/synthetic-1"
-# Every stage, and every point at which something durable has just been written.
+# Every kind of stage, and every point at which something durable has just been written.
 BEFORE_THE_DRAW = [
     "recall.started",
     "ingest.finished",
@@ -26,8 +26,8 @@ BEFORE_THE_DRAW = [
 ]
 AFTER_THE_DRAW = [
     "noise.committed",
-    "isotonic.finished",
     "cpwl.finished",
+    "margins.finished",
     "validate.finished",
     "publish.staged",
     "publish.renamed",

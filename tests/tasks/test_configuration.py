@@ -72,6 +72,15 @@ def problems(folder, text):
     return [(problem.line, problem.key, problem.message) for problem in error.problems]
 
 
+def test_margins_are_simulated_by_default_and_zero_repetitions_ask_for_none(tmp_path):
+    assert configuration(tmp_path).margins.repetitions > 0
+    none = configuration(tmp_path, changed(margins="{repetitions: 0}"))
+    assert none.margins.repetitions == 0
+    for wrong in ("{repetitions: -1}", "{repetitions: 1001}", "none", "{repeat: 3}"):
+        _, key, _ = only_problem(tmp_path, changed(margins=wrong))
+        assert key.startswith("margins")
+
+
 def only_problem(folder, text):
     found = problems(folder, text)
     assert len(found) == 1, found
