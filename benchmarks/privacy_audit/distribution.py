@@ -15,7 +15,7 @@ from benchmarks.privacy_audit.verdicts import Verdict, worst
 
 Int = NDArray[np.int64]
 # With so many expected draws in every cell the true tail of Pearson's statistic at 1e-9 is
-# within ten times its chi-square approximation (convolved exactly, for Poisson cells).
+# within ten times its chi-square approximation; a test convolves it.
 EXPECTED_DRAWS = 100
 
 
@@ -70,11 +70,9 @@ def sides(runs: NoiseRuns) -> Verdict:
 
 
 def _p_value(noise: Int, scale: Fraction) -> float:
-    starts, masses = _cells(scale, noise.size)
+    starts, expected = chi_square_cells(scale, noise.size)
     places = np.sign(noise) * np.searchsorted(starts, np.abs(noise), side="right")
-    reach = len(starts)
-    observed = np.bincount(places + reach, minlength=2 * reach + 1)
-    expected = np.concatenate([masses[:0:-1], masses]) * noise.size
+    observed = np.bincount(places + len(starts), minlength=len(expected))
     return float(stats.chisquare(observed, expected, sum_check=False).pvalue)
 
 
@@ -82,8 +80,10 @@ def _mass_at_zero(scale: Fraction) -> float:
     return math.tanh(1 / (2 * float(scale)))
 
 
-def _cells(scale: Fraction, draws: int) -> tuple[Int, NDArray[np.float64]]:
-    """Cells of |v| with enough expected draws each: where they start beyond 0, and masses.
+def chi_square_cells(scale: Fraction, draws: int) -> tuple[Int, NDArray[np.float64]]:
+    """Cells with enough expected draws each: where they start above 0, and what is expected.
+
+    They are the same below 0; expected are those below, 0 itself, and those above.
 
     P(X = v) = (1 − a)/(1 + a) · a^|v| with a = exp(−1/scale), hence P(X ≥ v) = a^v/(1 + a).
     """
@@ -102,5 +102,5 @@ def _cells(scale: Fraction, draws: int) -> tuple[Int, NDArray[np.float64]]:
             break
         starts.append(following)
     ends = [*(beyond(start) for start in starts[1:]), 0.0]
-    one_side = [beyond(start) - end for start, end in zip(starts, ends, strict=True)]
-    return np.array(starts), np.array([_mass_at_zero(scale), *one_side])
+    above = [beyond(start) - end for start, end in zip(starts, ends, strict=True)]
+    return np.array(starts), draws * np.array([*above[::-1], _mass_at_zero(scale), *above])

@@ -24,7 +24,7 @@ from tasks.configuration.plan import LARGEST_SCALE
 
 DRAWS = 40_000
 SCALES = [Fraction(scale) for scale in ("1/2", "1", "7/3", "6", "40/3", "3000001/3")]
-# A false alarm once in a billion runs; a scale off by 10 % has p-values far below even that.
+# A false alarm less than once in ten million runs; a scale off by 10 % is far beyond it.
 ALARM = 1e-9
 
 
@@ -54,6 +54,9 @@ def p_value(noise, scale):
     sure = np.concatenate([[1e-3, 3e-3], np.linspace(0.01, 0.5, 30)])
     upper = -float(scale) * np.log(2 * sure)
     ends = np.unique(np.ceil(np.concatenate([-upper, upper])))
+    # The formula for the p-value is off by orders of magnitude where few draws are expected.
+    below = at_most(ends, scale)
+    ends = ends[np.minimum(below, 1 - below) * len(noise) >= 100]
     expected = np.diff(at_most(ends, scale), prepend=0, append=1) * len(noise)
     observed = np.bincount(np.searchsorted(ends, noise), minlength=len(expected))
     return stats.chisquare(observed, expected, sum_check=False).pvalue

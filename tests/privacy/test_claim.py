@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.signal import fftconvolve
 
 from benchmarks.privacy_audit import products
 from benchmarks.privacy_audit.attackers import certified_epsilons
 from benchmarks.privacy_audit.bugs import BUGS
-from benchmarks.privacy_audit.distribution import NoiseRuns, chi_square
+from benchmarks.privacy_audit.distribution import NoiseRuns, chi_square, chi_square_cells
 from benchmarks.privacy_audit.independence import independence
 from benchmarks.privacy_audit.rounds import TESTS, Bench, Round
 from pgsr_core.noise.catalogue import ReleaseSampler
@@ -99,6 +101,25 @@ def test_p_values_of_sound_noise_are_spread_evenly() -> None:
     # The pool and its one group are the same draws, and the adjustment doubles their p-value.
     for level in (0.1, 0.4):
         assert (np.array(p_values) / 2 < level).mean() == pytest.approx(level, abs=0.06)
+
+
+@pytest.mark.parametrize("scale", [1, 6])
+@pytest.mark.parametrize("draws", [1500, 21000])
+def test_a_false_alarm_is_at_most_ten_times_as_likely_as_chi_square_has_it(scale, draws) -> None:
+    """The exact tail of the statistic, with independent Poisson cells, on a grid rounded up."""
+    _, expected = chi_square_cells(Fraction(scale), draws)
+    step, grid = 0.02, 20_000
+    tail = np.eye(1, grid)[0]
+    for mean in expected:
+        counts = np.arange(int(mean + 40 * np.sqrt(mean)))
+        cells = np.ceil((counts - mean) ** 2 / mean / step).astype(int)
+        masses = stats.poisson.pmf(counts, mean)
+        one = np.bincount(np.minimum(cells, grid - 1), weights=masses, minlength=grid)
+        tail = fftconvolve(tail, one)
+        tail = np.append(tail[: grid - 1], tail[grid - 1 :].sum())
+    nominal = 1e-9
+    threshold = stats.chi2.isf(nominal, len(expected) - 1)
+    assert nominal < tail[int(threshold / step) :].sum() < 10 * nominal
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8])
