@@ -117,6 +117,7 @@ def test_a_simulation_is_marked_above_and_below_and_says_that_it_protects_nobody
     assert text.count(SIMULATION_NOTICE) >= 3
     assert "it protects nobody" in text
     assert "a simulation is never signed" in text
+    assert "nobody can predict" not in text
 
 
 def test_a_signed_release_names_its_key_and_how_to_verify_it() -> None:
@@ -186,7 +187,8 @@ def test_the_policy_of_a_page_names_its_scripts_and_no_source() -> None:
     # SHA-256 of the script, as `openssl dgst -sha256 -binary | base64` gives it.
     assert "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='" in policy
     assert not re.search(r"https?:|\*", policy)
-    assert "script-src 'unsafe-inline'" not in policy
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-eval" not in policy
 
 
 @pytest.mark.parametrize(

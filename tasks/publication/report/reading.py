@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Int = NDArray[np.int64]
 MOST_CELLS = 5_000_000
 """Regions × sizes that a page holds: more would make a file that no browser likes to open."""
+MOST_REGIONS = 100_000
+"""Regions whose names a page holds, for the same reason."""
 FITTED = "isotonic"
 
 
@@ -123,9 +125,10 @@ def _regions_to_hold(facts: BundleFacts, most_cells: int) -> int:
     """Whole levels, the root always: regions are numbered level by level."""
     held = 0
     for level in facts.levels:
-        if held and (held + level.regions) * len(facts.sizes) > most_cells:
+        regions = held + level.regions
+        if held and (regions > MOST_REGIONS or regions * len(facts.sizes) > most_cells):
             break
-        held += level.regions
+        held = regions
     return held
 
 

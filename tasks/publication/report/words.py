@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pgsr_core.sensitivity import Neighbours
 from tasks.publication.facts import BundleFacts
 from tasks.publication.statement import (
     NEIGHBOURS_IN_WORDS,
+    PROVISO,
     in_words,
     privacy_factor,
     sensitivity_formula,
@@ -13,24 +15,40 @@ from tasks.publication.statement import (
 
 def plain_words(facts: BundleFacts) -> tuple[str, ...]:
     """Say what the release promises, without a formula."""
-    unit = facts.unit_of_privacy
-    change = "is in the data or not" if facts.neighbours == "add-remove" else "says this or that"
-    would = "would promise" if facts.simulation else "promises"
-    said = [
-        f"This release {would} that what anyone can learn from it hardly depends on whether the "
-        f"record of any one {unit} {change}: no result is more than {privacy_factor(facts)} times "
-        "as likely in the one case as in the other.",
-        "That is achieved by adding random noise to the counts before anything else is done "
-        "with them. The noise is drawn once, from a source that cannot be predicted or repeated, "
-        "and nobody keeps it. What follows works on the noisy numbers and cannot undo them.",
-    ]
+    said = [_promise(facts), _how(facts)]
     if facts.simulation:
         said.insert(
             0,
             "This is a simulation: its noise can be repeated by anyone who knows the seed, so "
             "it protects nobody. Do not publish it.",
         )
+    if facts.units_from_data:
+        said.append(f"The number of groups was taken from the data: {PROVISO}")
     return tuple(said)
+
+
+def _promise(facts: BundleFacts) -> str:
+    promises = "would promise" if facts.simulation else "promises"
+    added = facts.neighbours == Neighbours.ADD_REMOVE
+    change = "is in the data or not" if added else "says one thing or another"
+    return (
+        f"This release {promises} that what anyone can learn from it hardly depends on whether the "
+        f"record of any one {facts.unit_of_privacy} {change}: no result is more than "
+        f"{privacy_factor(facts)} times as likely in the one case as in the other."
+    )
+
+
+def _how(facts: BundleFacts) -> str:
+    source = (
+        ""
+        if facts.simulation
+        else "The noise is drawn once, from a source that nobody can predict or repeat, and is "
+        "not kept. "
+    )
+    return (
+        "That is achieved by adding random noise to the counts before anything else is done with "
+        f"them. {source}What follows works on the noisy numbers alone and cannot undo the noise."
+    )
 
 
 def privacy_numbers(facts: BundleFacts) -> tuple[tuple[str, str], ...]:
