@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.release import AsJson, Verbose, run_and_report, slot_date
+from flows.cli.release import AsJson, Verbose, run_and_report, slot_time
 from pgsr_core.synthesis.options import Shape
 
 PEOPLE = 300_000
@@ -38,7 +38,7 @@ def demo(
     )
     product = Product("household-sizes", "made-up-residents", "person")
     written = write_population(population, place, product=product)
-    ref = prepare(written.configuration, slot=slot_date(None))
+    ref = prepare(written.configuration, slot=slot_time(None))
     run_and_report(ref, as_json=as_json, verbose=verbose)
 
 

@@ -11,8 +11,14 @@ from tasks.publication.documents import CHECKS, REPORT
 from tasks.run import RunRef
 
 
-def report_outcome(ref: RunRef, *, as_json: bool) -> None:
-    """Describe a published release from its bundle and the ledger."""
+def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
+    """Describe a published release from its bundle and the ledger.
+
+    Args:
+        ref: the release.
+        as_json: for scripts.
+        changed: whether this command did anything; it was published before otherwise.
+    """
     run = ref.open()
     plan = run.plan
     folder = plan.destination
@@ -25,6 +31,7 @@ def report_outcome(ref: RunRef, *, as_json: bool) -> None:
         say_json(
             {
                 "release": ref.name,
+                "changed": changed,
                 "bundle": str(folder),
                 "report": str(folder / REPORT),
                 "simulation": plan.configuration.simulate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log
 Slot = Annotated[
     datetime | None,
     typer.Option(
-        "--date", formats=["%Y-%m-%d"], help="Date for templates in names and paths [today]."
+        "--date",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
+        help="Slot for templates in names and paths, in the schedule's time zone [now].",
     ),
 ]
 HomeFolder = Annotated[
@@ -48,10 +50,16 @@ def release(
     Example: pgsr release household-sizes.yaml
     """
     from flows.cli.screen import warn
-    from tasks.stages.prepare import prepare
+    from tasks.run import RunRef, create_run
+    from tasks.stages.prepare import decide_release
+    from tasks.standing import is_the_same_release
 
-    ref = prepare(configuration, slot=slot_date(slot), warn=warn)
-    run_and_report(ref, as_json=as_json, verbose=verbose)
+    planned, home = decide_release(configuration, slot=slot_time(slot), warn=warn)
+    ref = RunRef(str(home.root), planned.plan.product, planned.plan.release)
+    if is_the_same_release(ref, planned.plan):
+        report_no_change(ref, as_json=as_json)
+        return
+    run_and_report(create_run(planned, home), as_json=as_json, verbose=verbose)
 
 
 def resume(
@@ -64,11 +72,16 @@ def resume(
 
     Example: pgsr resume household-sizes/2026-Q3
     """
+    from tasks.order import open_or_prepare
     from tasks.run import RunRef
+    from tasks.standing import is_the_same_release
     from tasks.storage.zones import split_run_name
 
     ref = RunRef(str(home_at(home).root), *split_run_name(name))
-    ref.open()
+    run = open_or_prepare(ref)
+    if is_the_same_release(ref, run.plan):
+        report_no_change(ref, as_json=as_json)
+        return
     run_and_report(ref, as_json=as_json, verbose=verbose)
 
 
@@ -78,6 +91,19 @@ def run_and_report(ref: RunRef, *, as_json: bool, verbose: bool) -> None:
 
     execute(ref, verbose=verbose)
     report_outcome(ref, as_json=as_json)
+
+
+def report_no_change(ref: RunRef, *, as_json: bool) -> None:
+    """Say that the release is out, and that this time nothing was done."""
+    from flows.cli.outcome import report_outcome
+    from flows.cli.screen import err
+
+    err.print(
+        f"{ref.name} is published already: nothing was charged, drawn or changed.",
+        markup=False,
+        soft_wrap=True,
+    )
+    report_outcome(ref, as_json=as_json, changed=False)
 
 
 def execute(ref: RunRef, *, verbose: bool) -> None:
@@ -122,9 +148,9 @@ def _run_flow(ref: RunRef) -> str | None:
     return None
 
 
-def slot_date(slot: datetime | None) -> date:
-    """The date that templates are filled in with."""
-    return slot.date() if slot is not None else datetime.now().astimezone().date()
+def slot_time(slot: datetime | None) -> datetime:
+    """The moment that templates are filled in for."""
+    return slot if slot is not None else datetime.now(UTC)
 
 
 def home_at(folder: Path | None) -> Home:

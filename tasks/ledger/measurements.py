@@ -35,6 +35,7 @@ from tasks.ledger.schema import charges, measurement_chunks, measurements
 
 LEASE_SECONDS = 900.0
 CHUNK_BYTES = 4 << 20
+SHOWN_CHARACTERS = 12
 RESERVED = "reserved"
 GIVEN_BACK = "given-back"
 Int = NDArray[np.int64]
@@ -43,12 +44,20 @@ Int = NDArray[np.int64]
 class ReleaseHasOtherMeasurements(PgsrError):
     """A release of this name was measured under another description; it is not drawn again."""
 
-    def __init__(self, *, product: str, release: str, differs: tuple[str, ...]) -> None:
-        self.differs = differs
+    def __init__(
+        self, *, product: str, release: str, differs: Mapping[str, tuple[Any, Any]]
+    ) -> None:
+        self.differs = tuple(differs)
+        said = ", ".join(
+            f"{part} ({_short(then)} then, {_short(now)} now)"
+            for part, (then, now) in differs.items()
+        )
         super().__init__(
             f"{product}/{release} was already measured, and this run differs in "
-            f"{', '.join(differs) or 'its description'}. Its noise is never drawn again. "
-            "Remedy: give the new release another name, or restore what was changed."
+            f"{said or 'its description'}. Its noise is never drawn again, and other data are "
+            "another release. Remedy: give the new one a name of its own (replaces: says which "
+            "one it corrects; pgsr withdraw marks the old one), or restore what was changed. "
+            "Another computation on the same measurements: pgsr repost."
         )
 
 
@@ -111,11 +120,13 @@ class Measurement:
         if self.key == request.key:
             return
         held, asked = self.descriptor, request.descriptor
-        differs = sorted(
-            part for part in held.keys() | asked.keys() if held.get(part) != asked.get(part)
-        )
+        differs = {
+            part: (held.get(part), asked.get(part))
+            for part in sorted(held.keys() | asked.keys())
+            if held.get(part) != asked.get(part)
+        }
         raise ReleaseHasOtherMeasurements(
-            product=request.product, release=request.release, differs=tuple(differs)
+            product=request.product, release=request.release, differs=differs
         )
 
 
@@ -327,3 +338,9 @@ def _chunks(values: Int) -> Iterator[bytes]:
     content = np.ascontiguousarray(values, dtype="<i8").ravel().view(np.uint8).data
     for start in range(0, len(content), CHUNK_BYTES):
         yield zlib.compress(content[start : start + CHUNK_BYTES], level=1)
+
+
+def _short(value: Any) -> str:
+    """A part of a descriptor in a few characters; of a digest, its beginning."""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -41,11 +41,18 @@ def prepare(configuration: Path, *, slot: date, warn: Callable[[str], None] = un
         BudgetExceeded: the release does not fit the population's budget.
         ReleaseHasOtherMeasurements: the name stands for other measurements.
     """
+    return create_run(*decide_release(configuration, slot=slot, warn=warn))
+
+
+def decide_release(
+    configuration: Path, *, slot: date, warn: Callable[[str], None] = unheard
+) -> tuple[Planned, Home]:
+    """The same, but nothing is stored; raises as `prepare` does."""
     loaded = load_configuration(configuration)
     planned = make_plan(loaded, slot=slot)
     home = home_of(loaded)
     refuse_early(planned, home, warn=warn)
-    return create_run(planned, home)
+    return planned, home
 
 
 def refuse_early(planned: Planned, home: Home, *, warn: Callable[[str], None]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from tasks.ledger.ledger import Ledger
 from tests.flows.commandline import Pgsr, broken_promises, edit
 
 HOUSEHOLDS = 13_787
@@ -57,15 +59,19 @@ def test_the_independent_script_finds_one_changed_cell(pgsr: Pgsr, virginia: Pat
     assert {"consistency", "faithfulness", "both formats say the same"} <= found
 
 
-def test_running_a_release_again_spends_nothing_and_changes_nothing(
-    pgsr: Pgsr, virginia: Path
-) -> None:
+def test_running_a_release_again_does_nothing_and_says_so(pgsr: Pgsr, virginia: Path) -> None:
     first = pgsr.json("release", "product.yaml", cwd=virginia)
+    assert first["changed"] is True
     bundle = Path(first["bundle"])
     before = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    second = pgsr.json("release", "product.yaml", cwd=virginia)
-    assert second["spent"] == first["spent"]
+    events = Ledger(f"sqlite:///{virginia / '.pgsr' / 'ledger.sqlite'}").timeline()
+    for command in (("release", "product.yaml"), ("resume", "household-sizes/synthetic-1")):
+        again = pgsr(*command, "--json", cwd=virginia)
+        assert again.returncode == 0
+        assert "published already: nothing was charged, drawn or changed" in again.stderr
+        assert json.loads(again.stdout) == {**first, "changed": False}
     assert {path.name: path.read_bytes() for path in bundle.iterdir()} == before
+    assert Ledger(f"sqlite:///{virginia / '.pgsr' / 'ledger.sqlite'}").timeline() == events
 
 
 def test_the_same_name_with_other_data_or_budget_is_refused_and_says_what_differs(
@@ -73,10 +79,17 @@ def test_the_same_name_with_other_data_or_budget_is_refused_and_says_what_differ
 ) -> None:
     pgsr.json("release", "product.yaml", cwd=virginia)
     edit(virginia / "product.yaml", "epsilon: '0.5'", "epsilon: '0.25'")
+    [persons, *_] = sorted((virginia / "persons").glob("*.parquet"))
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE fewer AS FROM '{persons}' OFFSET 1")
+        connection.execute(f"COPY fewer TO '{persons}'")
     refused = pgsr("release", "product.yaml", cwd=virginia)
     assert refused.returncode == 2
-    assert "epsilon" in refused.stderr
+    assert "epsilon (1/2 then, 1/4 now)" in refused.stderr
+    assert re.search(r"source \([0-9a-f]{12}… then, [0-9a-f]{12}… now\)", refused.stderr)
     assert "never drawn again" in refused.stderr
+    for remedy in ("a name of its own", "pgsr withdraw", "pgsr repost"):
+        assert remedy in refused.stderr
     [account] = pgsr.json("budget", cwd=virginia)
     assert account["spent"] == "1/2"
 

@@ -154,7 +154,8 @@ def test_another_key_for_a_measured_release_is_refused_and_told_what_differs(led
     with pytest.raises(ReleaseHasOtherMeasurements) as caught:
         ledger.reserve(ask(epsilon="1/2", source="other digest", extra=1))
     assert caught.value.differs == ("epsilon", "extra", "source")
-    assert "epsilon, extra, source" in str(caught.value)
+    assert "epsilon (1/3 then, 1/2 now)" in str(caught.value)
+    assert "other digest now" in str(caught.value)
     assert "Remedy:" in str(caught.value)
     assert caught.value.exit_code == 2
     assert len(ledger.charges("residents")) == 1
