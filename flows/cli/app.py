@@ -14,13 +14,15 @@ from flows.cli.audit import audit
 from flows.cli.budget import budget
 from flows.cli.correct import repost, withdraw
 from flows.cli.demo import demo
-from flows.cli.inspect import check, status
+from flows.cli.inspect import check
 from flows.cli.keys import keys
 from flows.cli.ledger import ledger
 from flows.cli.metrics import metrics
 from flows.cli.operate import doctor, purge
 from flows.cli.release import release, resume
 from flows.cli.screen import complain
+from flows.cli.serve import serve
+from flows.cli.status import status
 from flows.cli.synth import synth
 from pgsr_core.errors import PgsrError
 from tasks import logs
@@ -42,6 +44,7 @@ app.command()(check)
 app.command()(release)
 app.command()(resume)
 app.command()(status)
+app.command()(serve)
 app.command()(doctor)
 app.command()(metrics)
 app.command()(purge)

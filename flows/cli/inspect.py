@@ -1,21 +1,20 @@
-"""`pgsr check` and `status`: look without touching."""
+"""`pgsr check`: look without touching."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.release import AsJson, ConfigurationFile, HomeFolder, Slot, home_at, slot_date
+from flows.cli.release import AsJson, ConfigurationFile, Slot, home_at, slot_time
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pgsr_core.budget import Account
     from tasks.configuration.plan import LevelPlan, ReleasePlan
-    from tasks.ledger.ledger import Ledger, RunState
+    from tasks.ledger.ledger import Ledger
 
 
 def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson = False) -> None:
@@ -32,7 +31,7 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     from tasks.stages.prepare import home_of
 
     loaded = load_configuration(configuration)
-    plan = make_plan(loaded, slot=slot_date(slot)).plan
+    plan = make_plan(loaded, slot=slot_time(slot)).plan
     population = plan.configuration.population
     home = home_of(loaded)
     ledger = Ledger.existing(home.ledger_url, witness=home.witness)
@@ -161,48 +160,6 @@ def _show_split(plan: ReleasePlan) -> None:
         f"Split    {chosen}: error of all levels {_expected_error(plan, plan.levels):,.0f}; "
         f"if uniform {_expected_error(plan, plan.levels_if_uniform):,.0f}"
     )
-
-
-def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Show where every release stands and what to run next.
-
-    Example: pgsr status
-    """
-    from flows.cli.screen import out, say_json, table
-
-    ledger = ledger_of(home)
-    states = ledger.run_states() if ledger is not None else ()
-    if as_json:
-        say_json([{**vars(state), "next": _next(state)} for state in states])
-        return
-    grid = table("Releases", "release", "state", "stage", "since", "last error", "next")
-    for state in states:
-        since = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        grid.add_row(
-            f"{state.product}/{state.release}",
-            shown_state(state),
-            state.stage,
-            since,
-            state.error or "",
-            _next(state),
-        )
-    out.print(grid)
-
-
-def shown_state(state: RunState) -> str:
-    """The state, with a run whose process is gone told apart from one that goes on."""
-    from tasks.ledger.owner import Owner
-
-    owner = Owner.parse(state.owner)
-    if state.state == "running" and owner is not None and owner.is_surely_gone():
-        return "died"
-    return state.state
-
-
-def _next(state: RunState) -> str:
-    if shown_state(state) in {"failed", "died"}:
-        return f"pgsr resume {state.product}/{state.release}"
-    return ""
 
 
 def ledger_of(home: Path | None) -> Ledger | None:

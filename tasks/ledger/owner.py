@@ -38,12 +38,20 @@ class Owner:
 
         False when unsure (another machine): then only the lease tells.
         """
-        return self.host == socket.gethostname() and _start_time(self.process) != self.started
+        return self.is_here() and _start_time(self.process) != self.started
+
+    def is_here(self) -> bool:
+        """Whether the process runs, or ran, on this machine."""
+        return self.host == socket.gethostname()
 
 
 def this_process() -> Owner:
     """A new owner for a reservation of this process."""
-    process = os.getpid()
+    return owner_of(os.getpid())
+
+
+def owner_of(process: int) -> Owner:
+    """A new owner for a process that runs on this machine."""
     return Owner(socket.gethostname(), process, _start_time(process) or "?", secrets.token_hex(8))
 
 

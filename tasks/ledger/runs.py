@@ -1,4 +1,4 @@
-"""Where each run stands, for status; guarantees rest on the measurements alone."""
+"""Where each run stands, and whose it is; guarantees rest on the measurements alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,28 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, insert, select, update
 
 from tasks.ledger.events import Writer
-from tasks.ledger.owner import this_process
+from tasks.ledger.owner import Owner, this_process
 from tasks.ledger.schema import runs
+
+RUNNING = "running"
+FAILED = "failed"
+DEAD = "dead"
+# A run of another machine that has not been heard of for this long may be tried again: if it
+# lives after all, its reservation and its locks refuse the newcomer.
+SILENCE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a release stands."""
+    """Where a release stands.
+
+    Attributes:
+        state: running, failed or published, as its process noted it.
+        stage: which it was in.
+        owner: the process, as `Owner` writes it.
+        updated: when it noted this, in seconds since 1970.
+        error: the class of what stopped it.
+    """
 
     product: str
     release: str
@@ -22,6 +37,24 @@ class RunState:
     owner: str
     updated: float
     error: str | None
+
+    @property
+    def process(self) -> Owner | None:
+        """Who wrote this; None if it cannot be told."""
+        return Owner.parse(self.owner)
+
+    @property
+    def shown(self) -> str:
+        """The state, with a run whose process is gone told apart from one that goes on."""
+        gone = self.process is not None and self.process.is_surely_gone()
+        return DEAD if self.state == RUNNING and gone else self.state
+
+    def may_be_taken_over(self, *, now: float) -> bool:
+        """Whether nobody works on the release, as far as can be told."""
+        if self.shown != RUNNING:
+            return True
+        here = self.process is not None and self.process.is_here()
+        return not here and now - self.updated > SILENCE_SECONDS
 
 
 def set_state(

@@ -73,14 +73,6 @@ def test_a_run_killed_anywhere_resumes_with_one_charge_and_one_draw(
     assert not list(virginia.glob("public/*/.staging*"))
 
 
-def test_status_says_that_a_killed_run_died_and_what_to_run(pgsr: Pgsr, virginia: Path) -> None:
-    pgsr("release", "product.yaml", cwd=virginia, **{VARIABLE: "isotonic.started"})
-    [state] = pgsr.json("status", cwd=virginia)
-    assert state["stage"] == "isotonic"
-    assert state["next"] == f"pgsr resume {NAME}"
-    assert "died" in pgsr("status", cwd=virginia).stdout
-
-
 def test_the_same_measurements_always_give_the_same_tables(pgsr: Pgsr, virginia: Path) -> None:
     bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
     published = tables(bundle)
