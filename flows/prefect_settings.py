@@ -1,18 +1,26 @@
 """Prefect's settings for this product; to be called before Prefect is imported.
 
 Everything is a default: what the environment says already (a server's address, a log level)
-stands.
+stands. The server of a `pgsr serve` in the same state folder is used, so that its pages show
+every run and only one process writes Prefect's database.
 """
 
 from __future__ import annotations
 
 import os
 
+from flows.server import find_server
 from tasks.storage.zones import Home, make_private_folder
 
 
-def use_prefect(home: Home, *, verbose: bool) -> None:
-    """Keep Prefect's files in our home, its chatter off the terminal and its reports at home."""
+def use_prefect(home: Home, *, verbose: bool, join: bool = True) -> None:
+    """Keep Prefect's files in our home, its chatter off the terminal and its reports at home.
+
+    Args:
+        home: the installation.
+        verbose: let its log through.
+        join: use the server of a `pgsr serve` in the same home, if one runs.
+    """
     make_private_folder(home.prefect)
     quiet = {
         # Its pages keep the log; the terminal shows the stages instead.
@@ -20,7 +28,9 @@ def use_prefect(home: Home, *, verbose: bool) -> None:
         "PREFECT_LOGGING_ROOT_LEVEL": "CRITICAL",
         "PREFECT_CLI_WRAP_LINES": "false",
     }
+    server = find_server(home) if join else None
     defaults = {
+        **({"PREFECT_API_URL": server} if server is not None else {}),
         "PREFECT_HOME": str(home.prefect),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",

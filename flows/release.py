@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows.takeover import sign_in
 from tasks.alerts.occasions import alerting
 from tasks.artifacts import describe_run
 from tasks.corrections.withdrawal import refuse_withdrawn
@@ -20,7 +21,12 @@ from tasks.stages.publish import publish
 from tasks.stages.validate import validate
 
 
-@flow(name="release", flow_run_name="{product}/{release}", persist_result=False)
+@flow(
+    name="release",
+    flow_run_name="{product}/{release}",
+    persist_result=False,
+    on_running=[sign_in],
+)
 def release(home: str, product: str, release: str) -> dict[str, Any]:
     """Run a prepared release, or go on where an earlier run stopped.
 
@@ -29,10 +35,11 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
     """
     run = RunRef(home, product, release)
     with alerting(run):
-        return _run_stages(run)
+        return run_stages(run)
 
 
-def _run_stages(run: RunRef) -> dict[str, Any]:
+def run_stages(run: RunRef) -> dict[str, Any]:
+    """Every stage after the other, inside of a flow."""
     refuse_withdrawn(run, run.ledger())
     measurements = recall(run)
     if measurements is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,8 @@ from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
 from tasks.configuration.alerts import Alerts
-from tasks.configuration.dates import DateTemplate, check_template, render
+from tasks.configuration.dates import check_template, has_template, on_the_clock, render
+from tasks.configuration.schedule import Schedule
 from tasks.configuration.section import Exact, Section
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -224,6 +225,7 @@ class Configuration(Section):
     publish: Publish
     replaces: Identifier | None = None
     resources: Resources = Resources()
+    schedule: Schedule | None = None
     alerts: Alerts | None = None
     simulate: bool = False
     seed: int | None = Field(default=None, ge=0, lt=2**63)
@@ -234,6 +236,17 @@ class Configuration(Section):
         check_template(release)
         identifier(render(release, _ANY_DAY))
         return release
+
+    @field_validator("schedule")
+    @classmethod
+    def _a_series(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        release = info.data.get("release")
+        if schedule is not None and release is not None and not has_template(release):
+            raise ValueError(
+                "every slot is a release of its own, so release must hold a date template, "
+                "such as {date:%Y}-Q{quarter}"
+            )
+        return schedule
 
     @field_validator("mechanism")
     @classmethod
@@ -246,7 +259,7 @@ class Configuration(Section):
     @classmethod
     def _one_before(cls, replaces: str | None, info: ValidationInfo) -> str | None:
         release = str(info.data.get("release", ""))
-        if replaces is not None and DateTemplate.search(release):
+        if replaces is not None and has_template(release):
             raise ValueError("is for one release: give that one a name without a date template")
         if replaces is not None and replaces == release:
             raise ValueError("a release cannot replace itself")
@@ -272,6 +285,10 @@ class Configuration(Section):
         """Whether the number of groups is taken from the data instead of a public table."""
         return self.units == FROM_DATA
 
+    def on_its_clock(self, slot: date) -> datetime:
+        """A slot on the clock that names releases: the schedule's, else this machine's."""
+        return on_the_clock(slot, self.schedule.zone if self.schedule is not None else None)
+
     @property
     def published_sizes(self) -> range:
         """From 0 where a public unit table tells of empty units, else from 1."""
@@ -286,4 +303,4 @@ def source_kind(pattern: str) -> str | None:
 
 def render_release(configuration: Configuration, slot: date) -> str:
     """Return the release's name for a slot, checked to be a safe name."""
-    return identifier(render(configuration.release, slot))
+    return identifier(render(configuration.release, configuration.on_its_clock(slot)))

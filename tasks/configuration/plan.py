@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
@@ -68,7 +68,7 @@ class ReleasePlan(Section):
     configuration: Configuration
     folder: str
     release: str
-    slot: date
+    slot: datetime = Field(description="on the clock that names the release")
     code_version: str
     tree_digest: str
     units_digest: str | None
@@ -204,6 +204,7 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         ConfigurationError: with every problem of the configuration's facts at once.
     """
     configuration = loaded.configuration
+    slot = configuration.on_its_clock(slot)
     problems: list[Problem] = []
 
     def attempt(location: Location, action: Callable[[], T]) -> T | None:

@@ -84,7 +84,12 @@ def _plan(run: Run, *, release: str, mechanism: str) -> ReleasePlan:
         raise NeedsOtherMeasurements(mechanism=mechanism, source=run)
     source = run.ref
     replaces = source.release if was_published(run.ledger, source.product, source.release) else None
-    changes = {"release": release, "mechanism": mechanism, "replaces": replaces}
+    changes = {
+        "release": release,
+        "mechanism": mechanism,
+        "replaces": replaces,
+        "schedule": None,  # one name, one release
+    }
     return run.plan.model_copy(
         update={
             "configuration": run.plan.configuration.model_copy(update=changes),

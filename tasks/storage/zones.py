@@ -105,6 +105,11 @@ class Home:
         """Prefect's own folder, so that it writes nothing elsewhere."""
         return self.root / "prefect"
 
+    @property
+    def operator_log(self) -> Path:
+        """Full texts of errors that stopped a scheduled run before its release had a name."""
+        return self.root / "confidential" / "operator.log"
+
     def run(self, product: str, release: str) -> RunFolder:
         """The folders of a release; its names were checked to be plain names."""
         return RunFolder(

@@ -377,6 +377,50 @@ def test_persons_come_from_files_of_one_kind(tmp_path, source, fine):
         )
 
 
+# --- schedules ------------------------------------------------------------------------------
+
+EVERY_QUARTER = '"{date:%Y}-Q{quarter}"'
+
+
+def on_schedule(schedule, release=EVERY_QUARTER):
+    return changed(release=release, schedule=schedule)
+
+
+def test_a_schedule_is_utc_and_catches_up_with_the_latest_slot_unless_it_says_otherwise(tmp_path):
+    assert configuration(tmp_path).schedule is None
+    short = configuration(tmp_path, on_schedule('{cron: "0 6 * * *"}')).schedule
+    assert (short.timezone, short.catch_up) == ("UTC", "latest")
+    full = '{cron: "0 6 * * *", timezone: Europe/Berlin, catch_up: none}'
+    assert configuration(tmp_path, on_schedule(full)).schedule.zone.key == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "key", "says"),
+    [
+        ('{cron: "61 * * * *"}', "schedule.cron", "five fields"),
+        ('{cron: "0 0 30 2 *"}', "schedule.cron", "come due"),
+        ('{cron: "0 6 * * *", timezone: Berlin}', "schedule.timezone", "Europe/Berlin"),
+        ('{cron: "0 6 * * *", timezone: ../etc}', "schedule.timezone", "Europe/Berlin"),
+        ('{cron: "0 6 * * *", catch_up: some}', "schedule.catch_up", "'latest', 'all' or 'none'"),
+        ('{cron: "0 6 * * *", every: day}', "schedule.every", "not a key"),
+        ("{timezone: UTC}", "schedule.cron", "is missing"),
+    ],
+)
+def test_a_schedule_that_cannot_be_kept_is_refused_with_what_is_wanted(
+    tmp_path, schedule, key, says
+):
+    line, named, message = only_problem(tmp_path, on_schedule(schedule))
+    assert (line, named) == (13, key)
+    assert says in message
+
+
+def test_a_scheduled_product_needs_a_name_for_each_slot(tmp_path):
+    text = on_schedule('{cron: "0 6 * * *"}', release='"2026-Q3"')
+    _, key, message = only_problem(tmp_path, text)
+    assert key == "schedule"
+    assert "{date:%Y}-Q{quarter}" in message
+
+
 # --- dates ----------------------------------------------------------------------------------
 
 
