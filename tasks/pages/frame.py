@@ -20,6 +20,7 @@ STYLE = "style.css"
 THEME = "theme.js"
 SEARCH = "search.js"
 VEGA = "vega.js"
+LEAST_SHOWN = 0.01
 
 
 @cache
@@ -88,7 +89,9 @@ def _environment(package: str) -> jinja2.Environment:
 
 
 def thousands(number: float) -> str:
-    """Write a number for a table: 1,234 or 0.52; a real number with three digits."""
+    """Write a number for a table: a whole one as it is, another with about three digits."""
     if number == int(number):
         return f"{int(number):,}"
-    return f"{number:,.3g}" if abs(number) < 1000 else f"{number:,.0f}"  # noqa: PLR2004
+    size = abs(number)
+    decimals = 2 - sum(size >= bound for bound in (10, 100))
+    return f"{number:,.{decimals}f}" if size >= LEAST_SHOWN else f"< {LEAST_SHOWN}"

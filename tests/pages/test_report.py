@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -11,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.report import release
+from benchmarks.workloads import US, tiny
 from pgsr_core.margins import BOUNDS
+from pgsr_core.margins.tables import bounds_hold
 from pgsr_core.postprocessing.protocol import Query
 from tasks.pages import vega
 from tasks.pages.charts import decades, round_sizes
-from tasks.pages.frame import content_policy
+from tasks.pages.frame import content_policy, thousands
 from tasks.publication.facts import SIMULATION_NOTICE
 from tasks.publication.report.page import SECTIONS, render_report
 from tasks.publication.report.reading import read_report_tables
@@ -140,28 +144,27 @@ def test_every_section_is_reached_from_the_contents() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_another_process_with_other_hashes_writes_the_same_bytes() -> None:
-    code = (
-        "import hashlib; from tests.pages.test_report import *\n"
-        "for sizes in (range(4), range(200)):\n"
-        "    facts, tables = example_release(sizes=sizes)\n"
-        "    page = render_report(facts, tables, formats=PARQUET)\n"
-        "    print(hashlib.sha256(page.encode()).hexdigest())"
-    )
-    command = [sys.executable, "-c", code]
-    runs = [
-        subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[2],
-            env={"PYTHONHASHSEED": seed, "PATH": "", "TZ": zone, "PYTHONPATH": "."},
-        ).stdout.split()
-        for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
-    ]
-    assert len(runs[0]) == 2
-    assert runs[0] == runs[1]
+def digests() -> list[str]:
+    """Of a report of few sizes and of one of many."""
+    found = []
+    for sizes in (range(4), range(200)):
+        page = render_report(*example_release(sizes=sizes), formats=PARQUET)
+        found.append(hashlib.sha256(page.encode()).hexdigest())
+    return found
+
+
+def test_another_process_with_other_hashes_and_hours_writes_the_same_bytes() -> None:
+    code = "from tests.pages.test_report import digests; print(*digests())"
+    there = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "PYTHONPATH": "."},
+    ).stdout.split()
+    assert len(set(there)) == 2
+    assert there == digests()
 
 
 def test_a_chart_is_drawn_with_text_and_the_pages_own_colours() -> None:
@@ -199,6 +202,30 @@ def test_ticks_are_zero_and_the_powers_of_ten(
     smallest: float, largest: float, ticks: list[int]
 ) -> None:
     assert decades(smallest, largest) == ticks
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (1234567, "1,234,567"),
+        (2.0, "2"),
+        (1999.6, "2,000"),
+        (999.7, "1,000"),
+        (12.34, "12.3"),
+        (0.456, "0.46"),
+        (0.0004, "< 0.01"),
+    ],
+)
+def test_numbers_are_short_and_never_in_powers(number: float, written: str) -> None:
+    assert thousands(number) == written
+
+
+def test_the_benchmark_of_the_report_makes_a_release_like_a_real_one() -> None:
+    facts, tables = release(tiny(US))
+    (numbers,) = numbers_of(render_report(facts, tables, formats=PARQUET))
+    assert tables.bounds is not None
+    assert bounds_hold(tables.released, tables.bounds)
+    assert len(numbers["released"]) == facts.regions == 45
 
 
 def test_ticks_of_sizes_are_round_apart_and_reach_the_ends() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from tasks.pages.charts import Row
 from tasks.pages.frame import thousands
 from tasks.publication.facts import BundleFacts, LevelFacts
@@ -84,9 +86,9 @@ def _chart_rows(facts: BundleFacts, level: LevelSizes) -> list[Row]:
 
 def _examples(tables: ReportTables, level: LevelFacts) -> str:
     """Name a few regions of a level, so that a reader knows what it is."""
-    found = [i for i, at in enumerate(tables.region_levels.tolist()) if at == level.level]
-    names = [tables.title(region) for region in found[:_EXAMPLES]]
-    return ", ".join(names) + (" …" if level.regions > len(names) else "")
+    found = np.flatnonzero(tables.region_levels == level.level)[:_EXAMPLES]
+    names = ", ".join(tables.title(region) for region in found.tolist())
+    return f"{names} …" if names and level.regions > _EXAMPLES else names
 
 
 def level_title(level: LevelFacts) -> str:

@@ -81,10 +81,6 @@ class ReportTables:
         """What a region is called."""
         return self.names[region] or self.ids[region]
 
-    def children(self, region: int) -> Int:
-        """The regions below, as far as the page holds them."""
-        return np.flatnonzero(self.parents == region)
-
     @property
     def held_levels(self) -> int:
         """How many levels the page holds, from the root down."""
@@ -152,14 +148,13 @@ def _read_levels(
     rows = connection.execute(
         """
         SELECT r."level", t.size, CAST(sum(t.value) AS BIGINT),
-               CAST(coalesce(sum(t.value) FILTER (NOT p.has_children), 0) AS BIGINT)
+               CAST(coalesce(sum(t.value) FILTER (NOT r.has_children), 0) AS BIGINT)
         FROM group_sizes AS t
-        JOIN regions AS r USING (region_index)
         JOIN (
-            SELECT region_index, region IN (SELECT parent FROM regions WHERE parent IS NOT NULL)
-                   AS has_children
+            SELECT region_index, "level",
+                   region IN (SELECT parent FROM regions WHERE parent IS NOT NULL) AS has_children
             FROM regions
-        ) AS p USING (region_index)
+        ) AS r USING (region_index)
         GROUP BY r."level", t.size ORDER BY r."level", t.size
         """
     ).fetchall()

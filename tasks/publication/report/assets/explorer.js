@@ -109,7 +109,7 @@
       const fitted = numbers.fitted?.[k] ?? null;
       return {
         size,
-        label: release.cumulative ? `≥ ${size}` : sizeLabel(size),
+        label: release.cumulative ? `≥ ${number.format(size)}` : sizeLabel(size),
         noisy: numbers.measured[k],
         fitted,
         released: value,
