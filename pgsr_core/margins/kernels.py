@@ -94,6 +94,53 @@ def _choose(
     return share, place, both
 
 
+@njit(cache=True)
+def _differences(
+    row: Int,
+    first: int,
+    weight: float,
+    expected: Real,
+    alone: bool,
+    windows: Int,
+    both_sides: Int,
+    left_side: Int,
+    own: Int,
+    bounds: Int,
+) -> None:
+    """Write the intervals of one region's differences of neighbours; see _choose."""
+    columns = row.shape[0]
+    sums = np.zeros(columns + 1, dtype=np.int64)
+    sums[1:] = np.cumsum(row)
+    for k in range(columns):
+        last = k == columns - 1
+        share, place, both = 0, 0, not last
+        if k >= first and not alone:
+            share, place, both = _choose(
+                k, first, weight, expected, windows, both_sides, left_side, own
+            )
+        value = row[k] if last else row[k] - row[k + 1]
+        _put_around(bounds[:, k], value, own, share, ONE if last else TWO)
+        w = windows[place]
+        window = sums[k + 1] - sums[k + 1 - w]
+        if both:
+            window -= sums[k + 1 + w] - sums[k + 1]
+        for conf in range(own.shape[0]):
+            far = both_sides if both else left_side
+            bounds[2 * conf + 1, k] = (window + far[conf, share, place]) // w
+
+
+@njit(cache=True)
+def _remainder(
+    total: int, row: Int, after: int, mean: float, alone: bool, own: Int, bounds: Int
+) -> None:
+    """Write the interval of the first published size: what a known total leaves over."""
+    if after == row.shape[0]:
+        bounds[:] = total
+        return
+    share = 0 if alone else _shorter_share(max(0.0, mean), own, ONE)
+    _put_around(bounds, total - row[after], own, share, ONE)
+
+
 @njit(cache=True, parallel=True)
 def cumulative_intervals(
     measured: Int,
@@ -112,48 +159,19 @@ def cumulative_intervals(
     """Write the intervals of counts that cumulative measurements give; see intervals.py."""
     regions, columns = measured.shape
     offset = bounds.shape[2] - columns
-    expected_sums = np.zeros((expected.shape[0], columns + 1))
+    sums = np.zeros((expected.shape[0], columns + 1))
     for at in range(expected.shape[0]):
-        expected_sums[at, 1:] = np.cumsum(expected[at])
+        sums[at, 1:] = np.cumsum(expected[at])
     for r in prange(regions):
-        at, row = level[r], measured[r]
-        sums = np.zeros(columns + 1, dtype=np.int64)
-        sums[1:] = np.cumsum(row)
+        at, row, weight = level[r], measured[r], shares[r]
         # Windows keep off the measurement that the region's share was taken from.
         first = 1 if share_is_measured[r] else 0
-        for k in range(columns):
-            last = k == columns - 1
-            share, place, both = 0, 0, not last
-            if k >= first and not alone:
-                share, place, both = _choose(
-                    k,
-                    first,
-                    shares[r],
-                    expected_sums[at],
-                    windows,
-                    both_sides[at],
-                    left_side[at],
-                    own[at],
-                )
-            cell = bounds[:, r, offset + k]
-            value = row[k] if last else row[k] - row[k + 1]
-            _put_around(cell, value, own[at], share, ONE if last else TWO)
-            w = windows[place]
-            window = sums[k + 1] - sums[k + 1 - w]
-            if both:
-                window -= sums[k + 1 + w] - sums[k + 1]
-            for conf in range(own.shape[1]):
-                far = both_sides if both else left_side
-                cell[2 * conf + 1] = (window + far[at, conf, share, place]) // w
+        far = (windows, both_sides[at], left_side[at], own[at])
+        _differences(row, first, weight, sums[at], alone, *far, bounds[:, r, offset:])
         if totals[r] >= 0:
-            # The first published size is what the known total leaves over.
             after = 1 - offset
-            if after == columns:
-                bounds[:, r, 0] = totals[r]
-            else:
-                mean = max(0.0, totals[r] - shares[r] * expected[at, after])
-                share = 0 if alone else _shorter_share(mean, own[at], ONE)
-                _put_around(bounds[:, r, 0], totals[r] - row[after], own[at], share, ONE)
+            mean = 0.0 if after == columns else totals[r] - weight * expected[at, after]
+            _remainder(totals[r], row, after, mean, alone, own[at], bounds[:, r, 0])
 
 
 @njit(cache=True, parallel=True)

@@ -61,6 +61,20 @@ def test_a_row_holds_exactly_when_its_value_keeps_the_bar(bar, value, holds):
     assert rows.Row("name", "shape", value, "×", "copy", bar).holds is holds
 
 
+def test_margins_are_measured_by_level_and_true_count_and_held_to_their_bars(tmp_path, capsys):
+    from benchmarks import margins
+
+    output = tmp_path / "margins.json"
+    assert margins.main(["--quick", "--output", str(output)]) == 0
+    reported = json.loads(output.read_text())
+    assert all(len(row) == len(reported["columns"]) for row in reported["rows"])
+    assert "over 20" in capsys.readouterr().out
+    row = dict(zip(reported["columns"], reported["rows"][0], strict=True))
+    assert not margins.missed({**row, "cells": 1_000, "coverage_90": 0.85, "coverage_95": 0.9})
+    assert margins.missed({**row, "cells": 1_000, "coverage_90": 0.84})
+    assert not margins.missed({**row, "cells": 10, "coverage_90": 0.84})
+
+
 def test_a_missed_bar_fails_the_run(tmp_path, monkeypatch):
     missed = rows.Row("solver", "tiny", 13.0, "×", "copy", rows.at_most(12))
     benchmark = rows.Benchmark("slow", lambda _: iter([missed]))
