@@ -87,6 +87,8 @@ def test_a_region_is_found_by_typing_and_its_numbers_are_the_published_ones(
                     assert column(ends, place) == published
             bars = visit.page.locator("#sizes-chart .mark-rect path")
             expect(bars).to_have_count(3 * len(counts))  # a bar, and both ends of its margin
+        box.fill(BLOCK_GROUP[-6:])  # the end of an id will do
+        expect(options.first).to_contain_text(BLOCK_GROUP)
         box.fill("nowhere")
         expect(visit.page.get_by_role("status").first).to_have_text("Nothing of that name.")
 
@@ -108,6 +110,8 @@ def test_one_drills_down_by_links_and_comes_back_by_the_path_and_the_browsers_bu
         shows(visit, COUNTY)
         visit.page.go_back()
         shows(visit, BLOCK_GROUP)
+        visit.page.evaluate("history.go(-3)")
+        shows(visit, ROOT)
     with visiting(browser, report) as visit:
         visit.page.goto(f"{report.as_uri()}#region={TRACT}")
         shows(visit, TRACT)

@@ -242,7 +242,7 @@
     byId("children").hidden = children.length === 0;
     byId("no-children").hidden = children.length > 0;
     byId("no-children").textContent = isLowest && release.held_levels < release.levels
-      ? "Regions further down are too many for this page; the files of the release hold them all."
+      ? "Regions further down are too many for this page; the files of the release hold them."
       : "This region is not divided further.";
   }
 
@@ -277,7 +277,9 @@
     document.body.dataset.region = regions.ids[region];
   }
 
+  /** The region of the page's address: the root's where it names none. */
   function fromAddress() {
+    if (!location.hash) return 0;
     const found = /^#region=(.*)$/.exec(location.hash);
     try {
       return found ? indexOf.get(decodeURIComponent(found[1])) : undefined;
@@ -291,17 +293,19 @@
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   let searchable = null;
 
-  /** Regions whose id or name begins with the text, then those that hold it. */
+  /** The region of this id, regions whose id or name begins with the text, then those that hold it. */
   function find(text) {
     searchable ??= regions.ids.map((id, region) => plain(`${title(region)}\n${id}`));
     const wanted = plain(text.trim());
+    const exact = indexOf.get(text.trim());
     const [first, second] = [[], []];
     for (let region = 0; wanted && region < count && first.length < SUGGESTIONS; region += 1) {
       const at = searchable[region].indexOf(wanted);
       if (at === 0 || searchable[region][at - 1] === "\n") first.push(region);
       else if (at > 0 && second.length < SUGGESTIONS) second.push(region);
     }
-    return [...first, ...second].slice(0, SUGGESTIONS).map(suggestion);
+    const found = [exact, ...first, ...second].filter(isKnown);
+    return [...new Set(found)].slice(0, SUGGESTIONS).map(suggestion);
   }
 
   function suggestion(region) {
