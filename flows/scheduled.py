@@ -97,10 +97,12 @@ def _due(series: Series, slot: datetime, *, insisted: bool) -> dict[RunRef, date
     """What is to be brought out, oldest first; of several slots of one name, the last."""
     now = datetime.now(UTC)
     slots = {*series.begun(), *series.missed(now)}
-    if insisted or series.is_newest(slot, now=now):
+    if insisted or series.is_wanted(slot, now=now):
         slots.add(series.configuration.on_its_clock(slot))
     else:
-        get_run_logger().info("not the newest slot of the schedule: its policy decides")
+        get_run_logger().info(
+            "a later slot has come due, or the schedule has changed: nothing to do"
+        )
     published = {moment for moment in slots if series.is_published(moment)}
     for moment in published:
         get_run_logger().info("%s is published; nothing to do", series.release(moment).name)

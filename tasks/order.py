@@ -30,10 +30,10 @@ def place_order(ref: RunRef, order: Order) -> None:
 
 
 def find_order(ref: RunRef) -> Order | None:
-    """The order of a release; None if no schedule asked for it."""
+    """The order of a release; None if no schedule asked for it, or it cannot be read."""
     try:
         return Order.model_validate_json(_file(ref).read_bytes())
-    except FileNotFoundError:
+    except (OSError, ValueError):
         return None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.model import Configuration, render_release
 from tasks.configuration.schedule import Schedule
-from tasks.configuration.slots import latest_slots, owed_slots
+from tasks.configuration.slots import MOST_CAUGHT_UP, latest_slots, owed_slots
 from tasks.ledger.ledger import Ledger, RunState
 from tasks.run import NoSuchRun, RunRef
 from tasks.stages.prepare import home_of
@@ -119,21 +119,25 @@ class Series:
         ]
         return tuple(sorted(slots))
 
-    def is_newest(self, slot: datetime, *, now: datetime) -> bool:
-        """Whether a moment is the slot that came due last; no schedule has any to compare with."""
+    def is_wanted(self, slot: datetime, *, now: datetime) -> bool:
+        """Whether a run that the schedule started for a slot is to make the slot's release.
+
+        The newest slot's run always is; an earlier one's only if all are to be made up for; one
+        of a moment that is no slot (any more) never is.
+        """
         if self.schedule is None:
             return True
+        most = MOST_CAUGHT_UP if self.schedule.catch_up == "all" else 1
         just_before = slot - timedelta(seconds=1)
         # Clocks differ a little from machine to machine: a slot that fired has come due.
-        return latest_slots(self.schedule, after=just_before, until=max(now, slot), most=1) == (
-            slot,
-        )
+        until = max(now, slot)
+        return slot in latest_slots(self.schedule, after=just_before, until=until, most=most)
 
     def _slot_of(self, state: RunState) -> datetime | None:
         try:
             plan = RunRef(str(self.home.root), state.product, state.release).open().plan
-        except NoSuchRun:
-            return None
+        except (NoSuchRun, ValueError):
+            return None  # no plan, or none that can be read: the policy for missed slots decides
         ours = plan.configuration.release == self.configuration.release
         return self.configuration.on_its_clock(plan.slot) if ours else None
 

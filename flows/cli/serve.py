@@ -38,7 +38,9 @@ def serve(
     configurations: Annotated[
         list[Path], typer.Argument(help="The products' YAML files.", show_default=False)
     ],
-    port: Annotated[int, typer.Option(help="Where the Prefect server listens.")] = 4200,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where the Prefect server listens.")
+    ] = 4200,
     at_once: Annotated[
         int, typer.Option(min=1, help="Releases to be made at the same time on this machine.")
     ] = 1,
@@ -140,6 +142,8 @@ def _show(products: Mapping[Path, Series], address: str) -> None:
             f"{slot:%Y-%m-%d %H:%M:%S %Z}",
             series.release(slot).release,
         )
+    for column in grid.columns:
+        column.overflow = "fold"
     out.print(grid)
     out.print(f"Prefect  {address.removesuffix('/api')}", soft_wrap=True)
     out.print("Ctrl-C stops. pgsr status shows the releases.")
@@ -154,6 +158,11 @@ def _write(products: Mapping[Path, Series], file: Path) -> None:
 
     deployments = [described(series, path) for path, series in products.items()]
     document = {"name": "pgsr", "deployments": deployments}
-    file.write_text(f"{HEADING}{yaml.safe_dump(document, sort_keys=False)}")
+    try:
+        file.write_text(f"{HEADING}{yaml.safe_dump(document, sort_keys=False)}")
+    except OSError as error:
+        raise NotToBeServed(
+            f"{file} cannot be written ({error.strerror}). Remedy: name another file."
+        ) from None
     out.print(f"Wrote    {file}; next: prefect deploy --all --prefect-file {file}", soft_wrap=True)
     out.print(f"         and, on each machine: prefect worker start --pool {WORK_POOL}")

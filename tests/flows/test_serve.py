@@ -215,3 +215,5 @@ def test_deployments_for_a_work_pool_are_written_without_starting_anything(
     serve(daily, "--prefect-yaml", tmp_path / "prefect.yaml")
     assert "cron: '* * * * * */20'" in (tmp_path / "prefect.yaml").read_text()
     assert not (daily.parent / ".pgsr").exists()
+    with pytest.raises(NotToBeServed, match="cannot be written"):
+        serve(daily, "--prefect-yaml", tmp_path / "no-folder" / "prefect.yaml")

@@ -80,14 +80,18 @@ def test_a_changed_schedule_or_pattern_of_names_owes_nothing_of_the_past(product
     assert Series.open(product).missed(datetime.now(UTC)) == ()
 
 
-def test_only_the_newest_slot_is_its_own_matter_and_a_moment_off_the_schedule_is_none(product):
+@pytest.mark.parametrize(("policy", "earlier"), [("latest", False), ("none", False), ("all", True)])
+def test_a_run_of_the_newest_slot_is_wanted_and_of_an_earlier_one_if_all_are(
+    product, policy, earlier
+):
+    product.write_text(product.read_text().replace("catch_up: all", f"catch_up: {policy}"))
     series = Series.open(product)
     first, second = (datetime(2026, month, 1, 4, tzinfo=UTC) for month in (7, 8))
-    assert series.is_newest(second, now=NOW)
-    assert not series.is_newest(first, now=NOW)
-    assert not series.is_newest(second + timedelta(minutes=3), now=NOW)
+    assert series.is_wanted(second, now=NOW)
+    assert series.is_wanted(first, now=NOW) == earlier
+    assert not series.is_wanted(second + timedelta(minutes=3), now=NOW)  # no slot (any more)
     # The clock of the worker may lag behind the server's.
-    assert series.is_newest(second, now=second - timedelta(seconds=2))
+    assert series.is_wanted(second, now=second - timedelta(seconds=2))
 
 
 def test_a_release_that_was_begun_and_abandoned_is_found_and_another_pattern_is_not(product):
