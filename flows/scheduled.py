@@ -20,7 +20,8 @@ from flows.release import run_stages
 from flows.takeover import name_this_run, sign_in
 from pgsr_core.errors import PgsrError
 from tasks import operator
-from tasks.alerts.occasions import alerting
+from tasks.alerts.occasions import alerting, quietly
+from tasks.alerts.schedules import tell_missed
 from tasks.boundary import StageFailed
 from tasks.order import Order, place_order
 from tasks.run import RunRef
@@ -51,6 +52,8 @@ def release_product(configuration: str, slot: datetime | None = None) -> dict[st
     series, due = _look(Path(configuration), moment, insisted=slot is not None or _is_insisted())
     own = series.release(moment)
     name_this_run(own.name)
+    with quietly():
+        tell_missed(series)
     failed: dict[RunRef, StageFailed] = {}
     for ref, its_slot in due.items():
         try:

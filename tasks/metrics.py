@@ -85,7 +85,7 @@ def _releases(registry: CollectorRegistry, ledger: Ledger) -> None:
     gauge = Gauge(
         "pgsr_releases", "Releases by product and state.", ("product", "state"), registry=registry
     )
-    states = Counter((state.product, state.state) for state in ledger.run_states())
+    states = Counter((state.product, state.shown) for state in ledger.run_states())
     for labels, count in states.items():
         gauge.labels(*labels).set(count)
     events = Gauge("pgsr_ledger_events", "Events in the ledger.", registry=registry)

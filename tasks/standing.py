@@ -5,12 +5,13 @@ from __future__ import annotations
 from pgsr_core.errors import PgsrError
 from tasks.configuration.model import Configuration
 from tasks.configuration.plan import ReleasePlan
+from tasks.corrections.withdrawal import withdrawal_event
 from tasks.publication.place import confirm_published, is_published, recorded_digests
 from tasks.run import NoSuchRun, RunRef
 
 PUBLISHED = "published"
 # What a configuration may say anew without asking for anything else than before.
-_OF_NO_CONSEQUENCE = ("schedule", "resources")
+_OF_NO_CONSEQUENCE = ("schedule", "resources", "alerts")
 
 
 def is_the_same_release(ref: RunRef, plan: ReleasePlan) -> bool:
@@ -31,7 +32,7 @@ def is_the_same_release(ref: RunRef, plan: ReleasePlan) -> bool:
 
 
 def _stands(ref: RunRef, plan: ReleasePlan) -> bool:
-    """Whether the ledger knows the release as published, and its folder is what it was."""
+    """Whether the ledger knows it as published, not withdrawn, and its folder is what it was."""
     if not is_published(plan.destination):
         return False
     try:
@@ -39,7 +40,10 @@ def _stands(ref: RunRef, plan: ReleasePlan) -> bool:
         confirm_published(plan.destination)
     except PgsrError:
         return False  # the publishing stage says what is wrong with it
-    return ref.ledger().has_event(PUBLISHED, ref.product, ref.release, digests=digests)
+    ledger = ref.ledger()
+    if withdrawal_event(ledger, ref.product, ref.release) is not None:
+        return False  # the flow says so
+    return ledger.has_event(PUBLISHED, ref.product, ref.release, digests=digests)
 
 
 def _consequences(configuration: Configuration) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`pgsr alerts`: try the alerts of a product, and let a Prefect server send some by itself."""
+"""`pgsr alerts`: try a product's alerts, look for what nobody told, and let a server tell it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,31 @@ def send_test(configuration: ConfigurationFile, as_json: AsJson = False) -> None
             mark = "[green]✓[/]" if outcome == DELIVERED else "[bold red]✗[/]"
             out.print(f"{mark} {channel:<8} {outcome}")
     if set(sent.values()) != {DELIVERED}:
+        raise typer.Exit(1)
+
+
+@alerts.command()
+def check(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
+    """Tell, once, if the newest release that came due is not out; for a timer to run.
+
+    Needs no Prefect, so it also works when whatever runs the schedule does not. Ends with 1 if
+    a release is overdue.
+
+    Example: pgsr alerts check household-sizes.yaml
+    """
+    from flows.cli.screen import out, say_json
+    from tasks.alerts.schedules import tell_missed
+    from tasks.series import Series
+
+    series = Series.open(configuration)
+    if series.configuration.alerts is None:
+        raise NoAlerts
+    overdue = tell_missed(series)
+    if as_json:
+        say_json({"overdue": overdue.name if overdue is not None else None})
+    else:
+        out.print("Nothing is overdue." if overdue is None else f"{overdue.name} is overdue.")
+    if overdue is not None:
         raise typer.Exit(1)
 
 

@@ -96,13 +96,9 @@ def run_and_report(ref: RunRef, *, as_json: bool, verbose: bool) -> None:
 def report_no_change(ref: RunRef, *, as_json: bool) -> None:
     """Say that the release is out, and that this time nothing was done."""
     from flows.cli.outcome import report_outcome
-    from flows.cli.screen import err
+    from flows.cli.screen import warn
 
-    err.print(
-        f"{ref.name} is published already: nothing was charged, drawn or changed.",
-        markup=False,
-        soft_wrap=True,
-    )
+    warn(f"{ref.name} is published already: nothing was charged, drawn or changed.")
     report_outcome(ref, as_json=as_json, changed=False)
 
 

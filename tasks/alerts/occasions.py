@@ -36,10 +36,10 @@ def alerting(ref: RunRef, configuration: Configuration | None = None) -> Iterato
     except Exception as error:
         stage = error.stage if isinstance(error, StageFailed) else None
         name = error.error if isinstance(error, StageFailed) else type(error).__name__
-        with _quietly():
+        with quietly():
             tell_failure(ref, configuration or _planned(ref), stage=stage, error=name)
         raise
-    with _quietly():
+    with quietly():
         tell_budget(ref.ledger(), configuration or _planned(ref), ref.release)
 
 
@@ -48,7 +48,7 @@ def tell_failure(
 ) -> None:
     """Tell that a run stopped; a gate that said no is an occasion of its own."""
     kind = Kind.GATE if error in GATES else Kind.FAILURE
-    settings = _settings(configuration, kind)
+    settings = settings_for(configuration, kind)
     if settings is not None:
         flow_run, link = _prefect_run()
         alert = Alert(kind, ref.product, ref.release, stage, error, flow_run=flow_run, link=link)
@@ -57,7 +57,7 @@ def tell_failure(
 
 def tell_budget(ledger: Ledger, configuration: Configuration | None, release: str) -> bool:
     """Tell, once for each release, that the population's budget runs out."""
-    settings = _settings(configuration, Kind.BUDGET)
+    settings = settings_for(configuration, Kind.BUDGET)
     if settings is None or configuration is None:
         return False
     population = configuration.population.name
@@ -87,7 +87,8 @@ def _send(alert: Alert, settings: Alerts, ledger: Ledger) -> None:
     ledger.record(EVENT, alert.product, alert.release, alert=alert.name, sent=sent)
 
 
-def _settings(configuration: Configuration | None, kind: Kind) -> Alerts | None:
+def settings_for(configuration: Configuration | None, kind: Kind) -> Alerts | None:
+    """Where a product wants to be told of an occasion; None if it does not."""
     settings = configuration.alerts if configuration is not None else None
     return settings if settings is not None and kind in settings.on else None
 
@@ -109,7 +110,7 @@ def _prefect_run() -> tuple[str | None, str | None]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Whatever keeps an alert from being told is noted, and nothing else."""
     try:
         yield

@@ -83,12 +83,14 @@ class Alerts(Section):
         webhook: an address that takes JSON by POST, or $NAME of a variable that holds it.
         email: a mail server and who gets mail.
         budget_below: the share of a population's budget that is left when it is time to tell.
+        missed_after: minutes after which a release that came due and is not out was missed.
     """
 
     on: tuple[Kind, ...] = Field(default=tuple(Kind), min_length=1)
     webhook: str | None = None
     email: Email | None = None
     budget_below: Exact = Field(default=Fraction(1, 4), gt=0, lt=1)
+    missed_after: int = Field(default=60, ge=0, le=7 * 24 * 60)
 
     @field_validator("webhook")
     @classmethod

@@ -59,6 +59,8 @@ def test_a_release_is_withdrawn_and_reposted_and_everybody_is_told(
     assert "swapped" in run("audit", "log", NAME).output
     with pytest.raises(ReleaseWithdrawn):
         release_in_process(virginia / "product.yaml")
+    assert isinstance(run("resume", NAME).exception, ReleaseWithdrawn)
+    assert "withdrawn" in run("status").output  # still
 
     reposted = run("repost", NAME, "--as", "revised", "--mechanism", "global")
     assert reposted.exit_code == 0, reposted.output

@@ -23,14 +23,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
 
-from tasks.alerts import delivery
+from tasks.alerts import delivery, schedules
 from tasks.alerts.delivery import DELIVERED, deliver
 from tasks.alerts.message import Alert
 from tasks.alerts.occasions import alerting
+from tasks.alerts.schedules import tell_missed
 from tasks.boundary import StageFailed
 from tasks.configuration.alerts import Alerts, Kind
 from tasks.configuration.loading import ConfigurationError, load_configuration
 from tasks.run import RunRef
+from tasks.series import Series
 from tasks.stages.prepare import prepare
 from tests.tasks.inbox import Inbox, open_inbox
 
@@ -329,3 +331,57 @@ def test_nothing_is_told_on_an_occasion_that_was_not_asked_for(ref: RunRef, inbo
     with pytest.raises(ValueError, match="x"), alerting(ref, silent):
         raise ValueError("x")
     assert inbox.posts == []
+
+
+# --- missed schedules -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def series(virginia_population: Path, tmp_path: Path, inbox: Inbox) -> Series:
+    """A product that is due every hour, and was put on schedule in this very moment."""
+    folder = Path(shutil.copytree(virginia_population, tmp_path / "hourly"))
+    path = folder / "product.yaml"
+    text = path.read_text().replace("release: synthetic-1", 'release: "{date:%Y-%m-%dT%H}"')
+    path.write_text(
+        f'{text}schedule: {{cron: "0 * * * *", catch_up: none}}\n'
+        f'alerts: {{webhook: "{inbox.address}", missed_after: 20}}\n'
+    )
+    series = Series.open(path)
+    series.put_on_schedule()
+    return series
+
+
+def test_a_release_that_is_overdue_is_told_once_whatever_the_policy(
+    series: Series, inbox: Inbox
+) -> None:
+    since = series.put_on_schedule()
+    assert since is not None
+    due = (since + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
+    assert tell_missed(series, now=since) is None
+    assert tell_missed(series, now=due + timedelta(minutes=19)) is None
+    for _ in range(2):
+        overdue = tell_missed(series, now=due + timedelta(minutes=21))
+        assert overdue == series.release(due)
+    [post] = inbox.posts
+    assert (post["alert"], post["release"]) == ("missed", series.release(due).release)
+    series.ledger.record("published", series.product, series.release(due).release)
+    assert tell_missed(series, now=due + timedelta(minutes=21)) is None
+
+
+def test_the_check_for_a_timer_ends_with_1_where_something_is_overdue(
+    series: Series, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from flows.cli.app import app
+
+    check = ["alerts", "check", str(series.loaded.path), "--json"]
+    assert json.loads(CliRunner().invoke(app, check).output) == {"overdue": None}
+    moment = datetime.now(UTC) + timedelta(hours=3)
+    tell = schedules.tell_missed
+    monkeypatch.setattr(schedules, "tell_missed", lambda series: tell(series, now=moment))
+    late = CliRunner().invoke(app, check)
+    assert late.exit_code == 1
+    assert [json.loads(late.output)["overdue"]] == [
+        f"{post['product']}/{post['release']}" for post in inbox.posts
+    ]
