@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from pgsr_core.noise.catalogue import SAMPLERS_IN_WORDS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
@@ -14,6 +13,15 @@ from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
 NEIGHBOURS_IN_WORDS = {
     Neighbours.ADD_REMOVE: "one of them is the other with one record added or removed",
     Neighbours.REPLACE: "one of them is the other with one record replaced by another",
+}
+# By the name that the ledger keeps; nothing right of the barrier may import a sampler.
+SAMPLERS_IN_WORDS = {
+    "opendp": "the discrete Laplace sampler of the OpenDP library, exact on integers, with "
+    "randomness from the operating system",
+    "fast-exact": "pgsr's compiled form of the discrete Laplace sampler of Canonne, Kamath and "
+    "Steinke (2020), exact on integers, with randomness from AES-256 in counter mode under keys "
+    "from the operating system",
+    "seeded-simulation": "a seeded generator, which gives no privacy",
 }
 PROVISO = (
     "ε holds between neighbours with equal G, and whether the only member of a unit is in the "
