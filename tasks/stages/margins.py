@@ -76,20 +76,12 @@ def _compute(run: Run, store: MatrixStore, measurements: TableRef, table: TableR
         repetitions=repetitions,
         progress=lambda n, of: operator.terminal().stage_advanced(STAGE, n, of, "simulations"),
     )
-    certificate = {"repetitions": repetitions}
     written = []
     for name, values in ((MARGINS, result.bounds), (MARGINS_BY_LEVEL, result.half_widths)):
-        made = store.write(
-            name, name, values, sizes=plan.sizes, inputs=inputs, certificate=certificate
-        )
-        run.ledger.record(
-            "computed",
-            run.ref.product,
-            run.ref.release,
-            stage=name,
-            inputs=inputs,
-            digest=made.digest,
-        )
+        facts = {"repetitions": repetitions}
+        made = store.write(name, name, values, sizes=plan.sizes, inputs=inputs, certificate=facts)
+        said = {"stage": name, "inputs": inputs, "digest": made.digest}
+        run.ledger.record("computed", run.ref.product, run.ref.release, **said)
         written.append(made)
     return MarginTables(*written)
 
