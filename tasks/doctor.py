@@ -147,7 +147,9 @@ def _plans(patient: Patient) -> Iterator[Finding]:
 
 def _ledger(patient: Patient) -> Iterator[Finding]:
     """It opens, is the one that was seen, can be written, and holds no abandoned reservation."""
+    from pgsr_core.chain import GENESIS
     from tasks.ledger.database import file_of
+    from tasks.ledger.inspection import NO_WITNESS
     from tasks.ledger.ledger import Ledger
 
     home = patient.home
@@ -162,7 +164,11 @@ def _ledger(patient: Patient) -> Iterator[Finding]:
         patient.has_measured = any(
             ledger.measurement(plan.product, plan.release) for plan in patient.plans.values()
         )
-        yield Finding("ledger", True, "the ledger opens, and its chain is the one that was seen")
+        if ledger.head() != GENESIS and not home.witness.exists():
+            yield _problem("ledger", PgsrError(f"the witness of the ledger: {NO_WITNESS}"))
+        else:
+            says = "the ledger opens, and its chain is the one that was seen"
+            yield Finding("ledger", True, says)
         yield from _reservations(ledger, patient)
     except PgsrError as error:
         yield _problem("ledger", error)

@@ -57,7 +57,7 @@ def migrate(home: HomeFolder = None, as_json: AsJson = False) -> None:
     place = home_at(home)
     if not ledger_exists(place.ledger_url):
         raise NoLedger
-    before, after = migrate_ledger(place.ledger_url)
+    before, after = migrate_ledger(place.ledger_url, place.witness)
     head = Ledger(place.ledger_url, witness=place.witness).head()
     if as_json:
         say_json({"from": before, "to": after, "events": head.sequence, "head": head.hash})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from pgsr_core.chain import verify_chain
+from pgsr_core.chain import GENESIS, verify_chain
 from pgsr_core.errors import PgsrError
 from tasks.ledger.bookkeeping import contradictions
 from tasks.ledger.database import connect, file_of, snapshot
@@ -18,6 +18,13 @@ from tasks.ledger.history import require_witnessed
 from tasks.ledger.versions import ledger_exists, require_current, version_of
 from tasks.ledger.witness import Witness
 
+NO_WITNESS = (
+    "there is none, so nothing would show that the end of this ledger was cut off or that an older "
+    "copy was put back. Remedy: restore witness.json from a backup. If it is lost, or this machine "
+    "is new to a shared ledger, see that the ledger holds the head that the newest published "
+    "bundle carries (pgsr audit verify --json, pgsr audit log); then go on: the next event makes "
+    "a new one."
+)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _SYNCHRONOUS_FULL = 2
 
@@ -68,7 +75,7 @@ def _findings(url: str, witness: Witness) -> Iterator[Finding]:
         if damage is not None:
             yield Finding("witness", False, str(damage))
         elif witnessed is None:
-            yield Finding("witness", True, "there is none yet; the next event makes it")
+            yield _no_witness(connection)
         else:
             try:
                 require_witnessed(connection, verify_chain(read_events(connection)).head, witnessed)
@@ -82,6 +89,14 @@ def _findings(url: str, witness: Witness) -> Iterator[Finding]:
         if path is not None:
             yield from _pragmas(connection)
     yield from _permissions([witness.path, *_files(path)])
+
+
+def _no_witness(connection: Connection) -> Finding:
+    """Nothing to remember yet; or whatever remembered it is gone, and may have been removed."""
+    head = read_head(connection)
+    if head == GENESIS:
+        return Finding("witness", True, "there is none yet; the first event makes it")
+    return Finding("witness", False, NO_WITNESS)
 
 
 def _chain(connection: Connection) -> Iterator[Finding]:

@@ -9,7 +9,9 @@ from sqlalchemy import Connection, Engine, insert, inspect, select
 from pgsr_core.chain import GENESIS
 from pgsr_core.errors import PgsrError
 from tasks.ledger.database import connect, file_is_missing, snapshot, transaction
+from tasks.ledger.events import read_head
 from tasks.ledger.schema import HEAD_ROW, SCHEMA_VERSION, head, metadata, schema_version
+from tasks.ledger.witness import Witness
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 EMPTY = "empty"
@@ -83,11 +85,14 @@ def version_of(connection: Connection) -> str:
     return FIRST if tables.has_table("measurements") else EMPTY
 
 
-def migrate(url: str) -> tuple[str, str]:
+def migrate(url: str, witness: Path) -> tuple[str, str]:
     """Bring a ledger to this version's schema, all of it or nothing; says from where to where.
+
+    A migration is an event, so the witness learns of it.
 
     Raises:
         LedgerIsNewer: its schema is newer.
+        WitnessNotWritten: it was migrated, but its witness could not be written.
     """
     engine = connect(url)
     with snapshot(engine) as connection:
@@ -99,6 +104,8 @@ def migrate(url: str) -> tuple[str, str]:
             require_current(found)
         except LedgerNeedsMigration:
             _upgrade(engine)
+            with snapshot(engine) as connection:
+                Witness(witness).move(head=read_head(connection) or GENESIS)
     return found, SCHEMA_VERSION
 
 

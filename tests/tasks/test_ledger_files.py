@@ -94,9 +94,10 @@ def test_a_backup_is_a_whole_ledger_closed_to_others(url: str, tmp_path: Path) -
     back_up(url, copy)
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert [path.name for path in copy.parent.iterdir()] == ["copy.sqlite"]
-    restored = Ledger(f"sqlite:///{copy}", witness=tmp_path / "home" / "witness.json")
+    witness = tmp_path / "home" / "witness.json"
+    restored = Ledger(f"sqlite:///{copy}", witness=witness)
     assert restored.timeline() == ledger.timeline()
-    assert all(found.passed for found in check_ledger(f"sqlite:///{copy}", tmp_path / "none"))
+    assert all(found.passed for found in check_ledger(f"sqlite:///{copy}", witness))
 
 
 def test_a_backup_is_consistent_while_others_write(url: str, tmp_path: Path) -> None:
@@ -117,7 +118,8 @@ def test_a_backup_is_consistent_while_others_write(url: str, tmp_path: Path) -> 
         writer.join(timeout=60)
     for number in range(5):
         copy = f"sqlite:///{tmp_path}/copy{number}.sqlite"
-        assert all(found.passed for found in check_ledger(copy, tmp_path / "none"))
+        findings = check_ledger(copy, tmp_path / "none")
+        assert {found.name for found in findings if not found.passed} <= {"witness"}
 
 
 def test_a_backup_overwrites_nothing(url: str, tmp_path: Path) -> None:

@@ -16,14 +16,13 @@ from pgsr_core.chain import verify_chain
 from tasks.ledger import versions
 from tasks.ledger.database import connect, snapshot, transaction
 from tasks.ledger.inspection import check_ledger
-from tasks.ledger.ledger import Ledger, Measurement
+from tasks.ledger.ledger import Ledger, Measurement, default_witness
 from tasks.ledger.schema import SCHEMA_VERSION, metadata
 from tasks.ledger.versions import (
     MIGRATIONS,
     LedgerIsNewer,
     LedgerNeedsMigration,
     ledger_exists,
-    migrate,
     run_migrations,
 )
 from tests.tasks.ledger_requests import PRODUCT, raw, reopened
@@ -42,6 +41,10 @@ def old(url: str) -> str:
     with raw(url) as connection:
         connection.executescript(OLD)
     return url
+
+
+def migrate(url: str) -> tuple[str, str]:
+    return versions.migrate(url, default_witness(url))
 
 
 def dump(url: str) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from pgsr_core.chain import GENESIS, Event, append
+from tasks.doctor import examine
+from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import Ledger
 from tasks.storage.zones import Home
 from tasks.timeline import Filter, checks, describe, open_lineage, read_log, spent
@@ -204,4 +206,23 @@ def test_a_cut_tail_and_a_missing_witness_are_told(home: Home) -> None:
     assert any("its witness saw event 6" in problem for problem in problems(home))
     home.witness.unlink()
     [problem] = problems(home)
-    assert "missing tail" in problem
+    assert "there is none" in problem
+    assert "Remedy:" in problem
+
+
+def test_check_log_and_doctor_agree_that_a_lost_witness_is_suspicious(home: Home) -> None:
+    home.witness.unlink()
+    found = check_ledger(home.ledger_url, home.witness)
+    [failed] = [item for item in found if not item.passed]
+    assert problems(home) == (f"{failed.name}: {failed.detail}",)
+    told = [item for item in examine(home, environment={}) if not item.ok]
+    assert [item.area for item in told] == ["ledger"]
+    assert told[0].remedy in failed.detail
+
+
+def test_a_ledger_without_events_needs_no_witness_yet(tmp_path: Path) -> None:
+    home = Home(tmp_path / "new")
+    Ledger(home.ledger_url, witness=home.witness)
+    assert not home.witness.exists()
+    assert all(item.passed for item in check_ledger(home.ledger_url, home.witness))
+    assert problems(home) == ()
