@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsr_core.canonical import json_digest
+from pgsr_core.canonical import json_digest, table_digest
 from pgsr_core.hierarchy import RegionTree
 from tasks.ledger import history
 from tasks.ledger.ledger import (
@@ -214,15 +214,12 @@ class Protocol:
         return ledger.commit(
             held,
             noisy,
-            digest=self.digest(noisy),
+            digest=digest_of(MEASUREMENTS, noisy),
             sizes=SIZES,
             groups=9,
             sampler="torture",
             simulation=False,
         )
-
-    def digest(self, noisy: Int, table: str = MEASUREMENTS) -> str:
-        return _UNBOUND.digest(table, noisy, sizes=SIZES)
 
     def materialise(self, ledger: Ledger, measurement: Measurement) -> TableRef:
         """Copy the ledger's table into the safe store, checked against its digest."""
@@ -231,7 +228,7 @@ class Protocol:
             if done is not None and done.digest == measurement.digest:
                 return done
             values = ledger.values(measurement)
-            if store.digest(MEASUREMENTS, values, sizes=SIZES) != measurement.digest:
+            if digest_of(MEASUREMENTS, values) != measurement.digest:
                 raise MeasurementDamaged("the ledger's measurements do not match their digest.")
             return self.keep(store, values, inputs=measurement.key)
 
@@ -239,14 +236,14 @@ class Protocol:
         return store.write("noise", MEASUREMENTS, values, sizes=SIZES, inputs=inputs)
 
     def post_process(self, ledger: Ledger, measured: TableRef) -> TableRef:
-        """A pure function of the measurements: their positive part."""
+        """Compute what is released, or use what an earlier attempt computed."""
         with self.place.store(self.release) as store:
             done = store.finished("clip", inputs=measured.digest)
             if done is not None and ledger.has_event(
                 "computed", PRODUCT, self.release, inputs=measured.digest, digest=done.digest
             ):
                 return done
-            counts = np.maximum(store.read(measured, sizes=SIZES), 0)
+            counts = released(store.read(measured, sizes=SIZES))
             table = store.write("clip", PUBLISHED, counts, sizes=SIZES, inputs=measured.digest)
         self.reach("stored")
         ledger.record(
@@ -282,8 +279,13 @@ class Protocol:
             ledger.record("published", PRODUCT, self.release, digests=digests, files=files)
 
 
-# Digests need the tree alone, no database.
-_UNBOUND = MatrixStore(None, TREE)  # type: ignore[arg-type]
+def released(noisy: Int) -> Int:
+    """The post-processing, a pure function of the measurements: their positive part."""
+    return np.maximum(noisy, 0)
+
+
+def digest_of(table: str, values: Int) -> str:
+    return table_digest(values, table=table, tree_digest=TREE.digest, sizes=SIZES)
 
 
 def write_bundle(folder: Path, counts: Int, digests: dict[str, str]) -> None:

