@@ -218,12 +218,20 @@ def _stage_run(
 
 
 def _inputs(event: Event, tables: Mapping[str, str]) -> dict[str, str]:
-    """What a stage read: the newest table so far; publication also the measurements."""
+    """What a stage read: the tables that a verdict or a publication names, else the newest."""
     if event.kind == "measured" or not tables:
         return {}
+    named: set[object] = set()
+    if event.kind != "computed":
+        groups = [
+            event.facts.get("digests"),
+            event.facts.get("margins"),
+            {"judged": event.facts.get("digest")},
+        ]
+        named = {said for group in groups if isinstance(group, Mapping) for said in group.values()}
     newest = list(tables)[-1]
-    wanted = {"measurements", newest} if event.kind == "published" else {newest}
-    return {name: digest for name, digest in tables.items() if name in wanted}
+    read = {name: digest for name, digest in tables.items() if digest in named}
+    return read or {newest: tables[newest]}
 
 
 def _run_event(kind: str, at: str, event: Event, job: str) -> dict[str, Any]:

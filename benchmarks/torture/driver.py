@@ -35,7 +35,7 @@ from tasks.ledger.ledger import (
     Reservation,
 )
 from tasks.publication.documents import CHECKS, DATAPACKAGE, write_json
-from tasks.publication.errors import PublicFolderUnusable
+from tasks.publication.errors import AlreadyPublished, PublicFolderUnusable
 from tasks.publication.place import (
     Published,
     confirm_published,
@@ -253,9 +253,25 @@ class Protocol:
 
     def publish(self, ledger: Ledger, measurement: Measurement, table: TableRef) -> Published:
         digests = {MEASUREMENTS: measurement.digest, table.table: table.digest}
+        published = self.published_before(digests)
+        if published is None:
+            try:
+                published = self.build_and_publish(ledger, table, digests)
+            except AlreadyPublished:
+                published = self.published_before(digests)
+                if published is None:
+                    raise
+        return published
+
+    def published_before(self, digests: dict[str, str]) -> Published | None:
         destination = self.place.bundle(self.release)
         if is_published(destination) and recorded_digests(destination) == digests:
             return confirm_published(destination)
+        return None
+
+    def build_and_publish(
+        self, ledger: Ledger, table: TableRef, digests: dict[str, str]
+    ) -> Published:
         make_public_folder(self.place.public)
         with staging_folder(self.place.public, PRODUCT, self.release) as staging:
             with self.place.store(self.release, read_only=True) as store:

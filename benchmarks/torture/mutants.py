@@ -97,11 +97,20 @@ class UnhurriedTwoTransactions(Protocol):
 class NonAtomicPublish(Protocol):
     """The bundle's files appear one after another."""
 
+    pause = 0.0
+
     def move(self, bundle: Path, destination: Path) -> Published:
         destination.mkdir()
         for path in sorted(bundle.iterdir()):
+            time.sleep(self.pause)
             (destination / path.name).write_bytes(path.read_bytes())
         return Published(destination, verified_checksums(destination))
+
+
+class UnhurriedNonAtomicPublish(NonAtomicPublish):
+    """Waits between the files, so that others come across the bundle meanwhile."""
+
+    pause = 0.5
 
 
 MUTANTS: dict[str, type[Protocol]] = {

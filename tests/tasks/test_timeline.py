@@ -18,6 +18,7 @@ from tasks.ledger.ledger import Ledger
 from tasks.storage.zones import Home
 from tasks.timeline import Filter, checks, describe, open_lineage, read_log, spent
 
+MARGINS = "a" * 64
 DIGESTS = {name: name[0] * 64 for name in ("measurements", "isotonic", "cpwl")}
 
 
@@ -29,7 +30,16 @@ def story(*, passed: bool = True) -> list[Event]:
         ("measured", {"key": "k" * 64, "digest": DIGESTS["measurements"], "epsilon": "1/2"}),
         ("computed", {"stage": "isotonic", "digest": DIGESTS["isotonic"], "inputs": "x" * 64}),
         ("computed", {"stage": "cpwl", "digest": DIGESTS["cpwl"], "inputs": "y" * 64}),
-        ("validated", {"passed": passed, "checks": {"totals": passed, "whole": True}}),
+        ("computed", {"stage": "margins", "digest": MARGINS, "inputs": "z" * 64}),
+        (
+            "validated",
+            {
+                "passed": passed,
+                "digest": DIGESTS["cpwl"],
+                "margins": {"margins": MARGINS},
+                "checks": {"totals": passed, "whole": True},
+            },
+        ),
     ]
     if passed:
         told.append(("published", {"digests": DIGESTS, "files": {"checks.json": "f" * 64}}))
@@ -55,9 +65,9 @@ def test_each_filter_takes_what_it_says_and_nothing_else() -> None:
     def numbers(**wanted: Any) -> list[int]:
         return [event.sequence for event in events if Filter(**wanted).takes(event)]
 
-    assert numbers() == [1, 2, 3, 4, 5, 6, 7]
-    assert numbers(kinds=("computed", "measured")) == [3, 4, 5]
-    assert numbers(since=date(2026, 10, 6)) == [6, 7]
+    assert numbers() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert numbers(kinds=("computed", "measured")) == [3, 4, 5, 6]
+    assert numbers(since=date(2026, 10, 7)) == [7, 8]
     assert numbers(until=date(2026, 10, 2)) == [1, 2]
     assert numbers(since=date(2026, 10, 3), until=date(2026, 10, 3)) == [3]
     assert numbers(product="households", release="q3") == numbers()
@@ -119,19 +129,22 @@ def test_lineage_has_one_start_and_one_end_for_every_stage_with_digests() -> Non
     by_id: dict[str, list[str]] = {}
     for run in runs:
         by_id.setdefault(run["run"]["runId"], []).append(run["eventType"])
-    assert list(by_id.values()) == [["START", "COMPLETE"]] * 5
+    assert list(by_id.values()) == [["START", "COMPLETE"]] * 6
     ends = {run["job"]["name"]: run for run in runs if run["eventType"] == "COMPLETE"}
     assert list(ends) == [
-        f"households.{stage}" for stage in ("noise", "isotonic", "cpwl", "validate", "publish")
+        f"households.{stage}"
+        for stage in ("noise", "isotonic", "cpwl", "margins", "validate", "publish")
     ]
     cpwl = ends["households.cpwl"]
     assert versions(cpwl["inputs"]) == {"households/q3/isotonic": f"sha256:{DIGESTS['isotonic']}"}
     assert versions(cpwl["outputs"]) == {"households/q3/cpwl": f"sha256:{DIGESTS['cpwl']}"}
-    published = ends["households.publish"]
-    assert set(versions(published["inputs"])) == {
-        "households/q3/measurements",
-        "households/q3/cpwl",
+    judged = {"households/q3/cpwl": DIGESTS["cpwl"], "households/q3/margins": MARGINS}
+    assert versions(ends["households.validate"]["inputs"]) == {
+        table: f"sha256:{digest}" for table, digest in judged.items()
     }
+    published = ends["households.publish"]
+    named = {f"households/q3/{table}": f"sha256:{digest}" for table, digest in DIGESTS.items()}
+    assert versions(published["inputs"]) == named
     assert versions(published["outputs"]) == {"households/q3/checks.json": f"sha256:{'f' * 64}"}
     noise = ends["households.noise"]
     assert noise["run"]["facets"]["pgsr_event"]["epsilon"] == "1/2"
