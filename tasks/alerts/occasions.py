@@ -6,7 +6,7 @@ Whatever goes wrong while telling stays here: an alert never fails or blocks a r
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tasks.alerts.delivery import DELIVERED, deliver
@@ -52,7 +52,8 @@ def tell_failure(
     if settings is not None:
         flow_run, link = _prefect_run()
         alert = Alert(kind, ref.product, ref.release, stage, error, flow_run=flow_run, link=link)
-        _send(alert, settings, ref.ledger())
+        # The ledger may be what failed: it is opened when the alert is on its way.
+        _send(alert, settings, ref.ledger)
 
 
 def tell_budget(ledger: Ledger, configuration: Configuration | None, release: str) -> bool:
@@ -75,16 +76,16 @@ def tell_once(alert: Alert, settings: Alerts, ledger: Ledger) -> bool:
         for kind, facts in ledger.events(alert.product, alert.release or "")
     )
     if not told:
-        _send(alert, settings, ledger)
+        _send(alert, settings, lambda: ledger)
     return not told
 
 
-def _send(alert: Alert, settings: Alerts, ledger: Ledger) -> None:
+def _send(alert: Alert, settings: Alerts, ledger: Callable[[], Ledger]) -> None:
     sent = deliver(alert, settings)
     for channel, outcome in sent.items():
         if outcome != DELIVERED:
             logger.warning("alert %s not delivered by %s: %s", alert.name, channel, outcome)
-    ledger.record(EVENT, alert.product, alert.release, alert=alert.name, sent=sent)
+    ledger().record(EVENT, alert.product, alert.release, alert=alert.name, sent=sent)
 
 
 def settings_for(configuration: Configuration | None, kind: Kind) -> Alerts | None:

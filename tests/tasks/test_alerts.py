@@ -295,6 +295,15 @@ def test_an_alert_that_cannot_be_told_changes_nothing(
     assert SECRET not in caplog.text
 
 
+def test_a_run_that_fails_for_want_of_its_ledger_is_told_all_the_same(
+    ref: RunRef, inbox: Inbox
+) -> None:
+    (Path(ref.home) / "ledger.sqlite").write_bytes(b"no database")
+    fail_with(ref, StageFailed("recall", "LedgerUnavailable", 3))
+    [post] = inbox.posts
+    assert post["error"] == "LedgerUnavailable"
+
+
 def test_a_budget_that_runs_out_is_told_once_for_each_release(ref: RunRef, inbox: Inbox) -> None:
     with alerting(ref):
         pass

@@ -29,7 +29,8 @@ from tasks.corrections.withdrawal import (
     withdraw,
 )
 from tasks.keys import create_key, read_public_key
-from tasks.ledger.ledger import Ledger, ReleaseHasOtherMeasurements
+from tasks.ledger import history
+from tasks.ledger.ledger import Ledger, LedgerEdited, ReleaseHasOtherMeasurements
 from tasks.ledger.reposts import NameTaken
 from tasks.purge import purge
 from tasks.replay import replay_folder, replay_run
@@ -61,8 +62,6 @@ def office(released: Path, tmp_path: Path) -> Iterator[Path]:
     yield released
     shutil.rmtree(released)
     shutil.copytree(kept, released)
-    from tasks.ledger import history
-
     history._verified.clear()
 
 
@@ -304,12 +303,26 @@ def test_a_repost_is_an_event_without_a_charge_and_the_books_agree(office: Path)
     [event] = [e for e in ledger(office).timeline() if e.kind == "reposted"]
     assert event.facts["from"] == RELEASE
     assert event.facts["additional_epsilon"] == "0"
-    from tasks.ledger import history
-
     history._verified.clear()
     assert ledger(office).measurement("household-sizes", "revised") == ledger(office).measurement(
         "household-sizes", RELEASE
     )
+
+
+@pytest.mark.parametrize(
+    ("release", "digest", "wrong"),
+    [("forged", "0" * 64, "unknown"), (RELEASE, None, "several measurements")],
+)
+def test_books_that_repost_what_was_never_measured_or_twice_are_refused(
+    office: Path, release: str, digest: str | None, wrong: str
+) -> None:
+    measured = ledger(office).measurement("household-sizes", RELEASE)
+    assert measured is not None
+    facts = {"key": measured.key, "digest": digest or measured.digest}
+    ledger(office).record("reposted", "household-sizes", release, **facts)
+    history._verified.clear()
+    with pytest.raises(LedgerEdited, match=wrong):
+        ledger(office)
 
 
 def test_a_repost_of_a_repost_still_names_the_release_that_was_charged(office: Path) -> None:
