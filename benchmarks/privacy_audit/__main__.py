@@ -115,7 +115,7 @@ def _table(rows: Sequence[Row]) -> Table:
         title="Privacy audit: in how many rounds each test raised the alarm",
         caption=f"Alarm: p-value below {ALARM:g}, adjusted for everything that the test looked at",
     )
-    table.add_column("planted bug")
+    table.add_column("planted bug", no_wrap=True)
     for heading in ("rounds", *TESTS, "caught"):
         table.add_column(heading, justify="right")
     for row in rows:

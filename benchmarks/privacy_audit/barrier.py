@@ -15,6 +15,7 @@ from benchmarks.privacy_audit.stages import (
     measure,
     measure_again,
     post_processed,
+    throw_away,
     watched_samplers,
 )
 from benchmarks.privacy_audit.verdicts import Verdict, certain
@@ -59,6 +60,7 @@ def pass_the_barrier(product: Product, folder: Path) -> Passage:
         post_processed(measured)
         in_store, stored_types = measured.stored(measured.table)
         in_store_again = measure_again(measured)
+    throw_away(measured)
     run = measured.run
     charges = run.ledger.charges(run.plan.configuration.population.name)
     return Passage(

@@ -105,8 +105,9 @@ class _Workbench:
             bug = BUGS[subject.bug] if subject.bug else None
             if bug:
                 self._planted.enter_context(bug.plant())
+            own = self._planted.enter_context(tempfile.TemporaryDirectory(dir=folder))
             self._bench = Bench(
-                Path(tempfile.mkdtemp(dir=folder)),
+                Path(own),
                 sampler=subject.sampler,
                 sampler_bug=bug.of_the_sampler if bug else None,
             )

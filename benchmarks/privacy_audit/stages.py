@@ -6,6 +6,7 @@ Everything that the audit uses of the product's inside is used here.
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,12 +18,11 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.privacy_audit.products import Product
 from pgsr_core.noise.protocol import Int, Progress, Sampler
 from pgsr_core.postprocessing.protocol import PublicFacts
-from tasks.run import Run, RunRef
+from tasks.run import Run
 from tasks.stages import noise as noise_stage
 from tasks.stages.cumulative import cumulative
 from tasks.stages.ingest import ingest
@@ -127,13 +127,20 @@ def post_processed(measured: Measured) -> TableRef:
 
 def measure_again(measured: Measured) -> Int:
     """Lose the safe store, prepare again, and ask for the measurements as a resumed run does."""
-    ref: RunRef = measured.run.ref
+    ref = measured.run.ref
     ref.folder.safe_store.unlink()
     prepare(measured.configuration, slot=SLOT)
     table = recall.fn(ref)
     if table is None:
         table = noise.fn(ref, measured.query)
     return measured.stored(table)[0]
+
+
+def throw_away(measured: Measured) -> None:
+    """Remove the files of a release; the ledger keeps its measurements."""
+    folder = measured.run.ref.folder
+    for zone in (folder.confidential, folder.safe):
+        shutil.rmtree(zone)
 
 
 def draw_run(measured: Measured) -> Int:
@@ -164,9 +171,7 @@ def _draw(run: Run, tree: Any, truth: Int) -> Int:
     return noise_stage._draw(past_the_ledger, sampler, truth, no_reservation)
 
 
-def published_numbers(
-    measured: Measured, measurements: Int, facts: PublicFacts
-) -> NDArray[np.int64]:
+def published_numbers(measured: Measured, measurements: Int, facts: PublicFacts) -> Int:
     """Every number that a run with these measurements publishes of its own, as one vector."""
     parts = [np.array([facts.groups]), measurements.ravel()]
     if facts.groups_by_region is not None:
