@@ -1,4 +1,4 @@
-"""`pgsr ledger`: make, migrate, verify and copy the ledger."""
+"""`pgsr ledger`: make, migrate, verify, copy and restore the ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flows.cli.release import AsJson, HomeFolder, home_at
 
 ledger = typer.Typer(
     name="ledger",
-    help="Make, migrate, verify and copy the ledger.",
+    help="Make, migrate, verify, copy and restore the ledger.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -108,3 +108,73 @@ def backup(
 
     back_up(home_at(home).ledger_url, to.absolute())
     out.print(f"Copied to {to}", soft_wrap=True, markup=False)
+
+
+@ledger.command()
+def export(
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="The file; nothing is overwritten.")],
+    after: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Only the events after this number.")
+    ] = 0,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write events, with the measurements and budgets that they record, to a file.
+
+    A backup that is put back later is completed from it; see pgsr ledger restore.
+
+    Example: pgsr ledger export /backups/events-2026-11-16.jsonl --after 1200
+    """
+    from flows.cli.screen import out, say_json
+    from tasks.ledger.exports import export_events
+
+    count = export_events(home_at(home).ledger_url, to.absolute(), after=after)
+    if as_json:
+        say_json({"after": after, "events": count})
+        return
+    last = f"; the next one: --after {after + count}" if count else ""
+    out.print(f"Wrote    {count} events to {to}{last}", soft_wrap=True, markup=False)
+
+
+@ledger.command()
+def restore(
+    backup: Annotated[
+        Path | None,
+        typer.Argument(metavar="[BACKUP]", help="A copy of a SQLite ledger; none is in place."),
+    ] = None,
+    events: Annotated[
+        list[Path] | None,
+        typer.Option(help="What was exported since the backup; may be given several times."),
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup back, with the events that were recorded since.
+
+    Refused, and nothing is put in place, unless it holds every event that the witness saw.
+    Without BACKUP the ledger that is in place is completed, such as after pg_restore.
+
+    Example: pgsr ledger restore /backups/ledger.sqlite --events /backups/events.jsonl
+    """
+    from flows.cli.screen import out, say_json
+    from tasks.ledger.restoration import restore as restore_ledger
+
+    place = home_at(home)
+    done = restore_ledger(
+        place.ledger_url,
+        place.witness,
+        backup=backup.absolute() if backup is not None else None,
+        supplied=tuple(events or ()),
+    )
+    if as_json:
+        facts = {"supplied": done.supplied, "witnessed": done.witnessed}
+        say_json({"events": done.head.sequence, "head": done.head.hash, **facts})
+        return
+    out.print(f"Ledger   {done.head.sequence} events, {done.supplied} of them supplied")
+    out.print(f"Head     {done.head.hash}")
+    if not done.witnessed:
+        out.print(
+            "Witness  there was none, so nothing vouches for what is missing at the end. Compare "
+            "the head with the newest bundle that was published.",
+            soft_wrap=True,
+        )

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from pgsr_core.errors import PgsrError
@@ -32,10 +33,23 @@ def back_up(url: str, to: Path) -> None:
         )
     if file_is_missing(url):
         raise NoLedger
+    with appearing(to) as draft:
+        copy_database(source, draft)
+
+
+@contextlib.contextmanager
+def appearing(to: Path) -> Iterator[Path]:
+    """A draft, closed to others, that appears as `to` when all went well, and never over a file.
+
+    Raises:
+        BackupRefused: something stands in its place.
+        LedgerUnavailable: it cannot be written, or what it is made from cannot be read.
+    """
     draft = to.with_name(f".{to.name}.draft-{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-        _copy(source, draft)
+        yield draft
+        _sync(draft)
         os.link(draft, to)  # atomic, and fails if something is there
         sync_folder(to.parent)
     except FileExistsError:
@@ -52,7 +66,8 @@ def back_up(url: str, to: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _copy(source: Path, draft: Path) -> None:
+def copy_database(source: Path, draft: Path) -> None:
+    """Copy a SQLite database as it is at one moment."""
     with (
         contextlib.closing(sqlite3.connect(source)) as original,
         contextlib.closing(sqlite3.connect(draft)) as copy,
@@ -60,7 +75,10 @@ def _copy(source: Path, draft: Path) -> None:
         original.backup(copy)
         # One file: what is carried away must not need a write-ahead log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
-    descriptor = os.open(draft, os.O_RDONLY)
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -29,8 +29,8 @@ class LedgerRolledBack(Refused):
         whom = "a published release carries" if published else "its witness saw"
         super().__init__(
             f"the ledger ends at event {found}, but {whom} event {seen}: it was rolled back or "
-            "cut. Charges may be missing, so nothing is released. Remedy: restore the newest "
-            "backup of the ledger; pgsr ledger check says whether it is complete."
+            "cut. Charges may be missing, so nothing is released. Remedy: pgsr ledger restore with "
+            "the newest backup and, by --events, what was exported since."
         )
 
 

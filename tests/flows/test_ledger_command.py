@@ -49,7 +49,9 @@ def test_init_makes_a_ledger_once_and_check_finds_it_sound(home: Path) -> None:
     assert {finding["name"] for finding in document["findings"]} == names
 
 
-@pytest.mark.parametrize("command", [["check"], ["migrate"], ["backup", "copy"]])
+@pytest.mark.parametrize(
+    "command", [["check"], ["migrate"], ["backup", "copy"], ["export", "events"], ["restore"]]
+)
 def test_without_a_ledger_the_commands_say_how_to_make_one_and_make_none(
     home: Path, command: list[str]
 ) -> None:
@@ -70,6 +72,28 @@ def test_an_old_ledger_is_told_by_check_copied_and_migrated(home: Path, tmp_path
     assert (migrated["from"], migrated["to"], migrated["events"]) == ("0001", "0002", 6)
     assert run(home, "check").exit_code == 0
     assert "has schema 0002" in run(home, "migrate").stdout
+
+
+def test_a_backup_is_put_back_with_what_was_exported_since(home: Path, tmp_path: Path) -> None:
+    old_ledger(home)
+    run(home, "migrate")
+    backup, events = tmp_path / "backup.sqlite", tmp_path / "events.jsonl"
+    assert run(home, "backup", str(backup)).exit_code == 0
+    raised = ["budget", "raise", "residents", "--to", "9", "--reason", "decided"]
+    app([*raised, "--home", str(home)], standalone_mode=False)
+    exported = run(home, "export", str(events), "--after", "6")
+    assert "1 events" in exported.stdout
+    assert "--after 7" in exported.stdout
+    for file in home.glob("ledger.sqlite*"):
+        file.unlink()
+    refused = run(home, "restore", str(backup))
+    assert isinstance(refused.exception, PgsrError)
+    assert refused.exception.exit_code == 1
+    restored = json.loads(
+        run(home, "restore", str(backup), "--events", str(events), "--json").stdout
+    )
+    assert (restored["events"], restored["supplied"], restored["witnessed"]) == (7, 1, True)
+    assert run(home, "check").exit_code == 0
 
 
 def test_check_says_what_is_wrong_and_ends_with_one(home: Path) -> None:

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.engine import make_url
 
 from pgsr_core.budget import BudgetExceeded
 from pgsr_core.chain import GENESIS, verify_chain
 from tasks.ledger.database import LedgerUnavailable, connect, snapshot, transaction
+from tasks.ledger.exports import export_events
 from tasks.ledger.history import LedgerEdited, LedgerRolledBack
 from tasks.ledger.inspection import check_ledger
 from tasks.ledger.ledger import (
@@ -29,6 +31,7 @@ from tasks.ledger.ledger import (
     ReservationLost,
     ReservedElsewhere,
 )
+from tasks.ledger.restoration import RestoreRefused, restore
 from tasks.ledger.schema import metadata
 from tasks.ledger.versions import ledger_exists, run_migrations
 from tasks.ledger.witness import Witness, Witnessed
@@ -280,3 +283,24 @@ def test_a_ledger_on_a_server_needs_a_witness_that_is_named(url: str) -> None:
 def test_commits_are_durable_whatever_the_servers_default(ledger: Ledger, url: str) -> None:
     with transaction(connect(f"{url}&options=-csynchronous_commit%3Doff")) as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+
+
+def test_an_older_copy_of_the_database_is_refused_until_the_missing_events_are_supplied(
+    server: pgserver.PostgresServer, url: str, witness: Path, tmp_path: Path
+) -> None:
+    ledger = Ledger(url, witness=witness)
+    measure(ledger, ask(epsilon="1/4"))
+    name = f"copy_{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name} TEMPLATE {make_url(url).database};")
+    ledger.raise_budget("residents", Fraction(2), reason="decided")
+    export_events(url, tmp_path / "events.jsonl", after=1)
+
+    older = make_url(url).set(database=name).render_as_string(hide_password=False)
+    with pytest.raises(LedgerRolledBack):
+        Ledger(older, witness=witness)
+    with pytest.raises(RestoreRefused, match="pg_restore"):
+        restore(older, witness, backup=tmp_path / "any", supplied=())
+    restore(older, witness, backup=None, supplied=[tmp_path / "events.jsonl"])
+    restored = Ledger(older, witness=witness)
+    assert restored.timeline()[:-1] == ledger.timeline()
+    assert restored.account("residents").budget == 2
