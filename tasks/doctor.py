@@ -228,12 +228,15 @@ def _keys(patient: Patient) -> Iterator[Finding]:
         yield Finding("keys", False, says, "restore it from a backup")
     elif secret.is_file():
         yield _source_key(secret)
-    keys = {
-        Path(plan.folder) / plan.configuration.publish.signing_key
-        for plan in patient.plans.values()
-        if plan.configuration.publish.signing_key is not None
-    }
-    for key in sorted(keys):
+    published = {f"{s.product}/{s.release}" for s in patient.states if s.state == "published"}
+    keys: dict[Path, set[str]] = {}
+    for name, plan in patient.plans.items():
+        if plan.configuration.publish.signing_key is not None:
+            key = Path(plan.folder) / plan.configuration.publish.signing_key
+            keys.setdefault(key, set()).add(name)
+    for key, names in sorted(keys.items()):
+        if names <= published and not key.exists():
+            continue  # it was rotated, and is kept elsewhere
         try:
             protected = "a passphrase" if needs_passphrase(key) else "its permissions alone"
             yield Finding("keys", True, f"{key} can be read by its owner; {protected} guards it")

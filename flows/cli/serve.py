@@ -150,12 +150,15 @@ def _show(products: Mapping[Path, Series], address: str) -> None:
 
 
 def _write(products: Mapping[Path, Series], file: Path) -> None:
-    """Write `prefect.yaml`: the same deployments, for workers of a pool."""
+    """Write `prefect.yaml`: the same deployments, for workers of a pool; the ledger notes it."""
     import yaml
 
     from flows.cli.screen import out
     from flows.deployment import WORK_POOL, described
 
+    for series in products.values():
+        # A worker may come only after the first slots: they are missed from now on, not from then.
+        series.put_on_schedule()
     deployments = [described(series, path) for path, series in products.items()]
     document = {"name": "pgsr", "deployments": deployments}
     try:

@@ -80,6 +80,8 @@ def test_documents_name_only_commands_and_make_targets_that_exist(document: Path
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     code = "\n".join(re.findall(r"```.*?```|`[^`]+`", document.read_text(), re.DOTALL))
     assert set(re.findall(r"(?:^|[`\s])pgsr ([a-z]+)\b", code)) <= known
+    groups = "|".join({name.split()[0] for name in commands() if " " in name})
+    assert set(re.findall(rf"(?:^|[`\s])pgsr ((?:{groups}) [a-z]+)\b", code)) <= known
     assert set(re.findall(r"(?:^|[`\s])make ([a-z-]+)\b", code)) <= targets
 
 

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from flows.server import AlreadyServing, PortTaken, find_server, own_server, ser
 from tasks.failpoints import VARIABLE
 from tasks.ledger.ledger import Ledger
 from tasks.ledger.owner import owner_of
+from tasks.series import Series
 from tasks.storage.zones import Home, make_private_folder
 from tests.flows.commandline import edit
 
@@ -214,6 +216,14 @@ def test_deployments_for_a_work_pool_are_written_without_starting_anything(
 ) -> None:
     serve(daily, "--prefect-yaml", tmp_path / "prefect.yaml")
     assert "cron: '* * * * * */20'" in (tmp_path / "prefect.yaml").read_text()
-    assert not (daily.parent / ".pgsr").exists()
+    assert not (daily.parent / ".pgsr" / "prefect").exists()
     with pytest.raises(NotToBeServed, match="cannot be written"):
         serve(daily, "--prefect-yaml", tmp_path / "no-folder" / "prefect.yaml")
+
+
+def test_slots_before_the_first_run_of_a_work_pool_are_missed_and_not_forgotten(
+    daily: Path, tmp_path: Path
+) -> None:
+    serve(daily, "--prefect-yaml", tmp_path / "prefect.yaml")
+    minute_later = datetime.now(UTC) + timedelta(minutes=1)
+    assert len(Series.open(daily).missed(minute_later)) == 1  # the latest
