@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-large check bench torture privacy-audit lock setup clean help
+.PHONY: demo test test-large check bench torture torture-ops privacy-audit lock setup clean help
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -39,6 +39,9 @@ bench: $(READY) ## measure the solvers against their peers (minutes; needs a qui
 
 torture: $(READY) ## crash, race, forge and fill disks under the ledger (minutes)
 	$(BIN)/python -m benchmarks.torture
+
+torture-ops: $(READY) ## a day in production: kill workers, crash the database, and count (minutes)
+	$(BIN)/python -m benchmarks.torture_ops
 
 privacy-audit: $(READY) ## attack the privacy claim, sound and with bugs planted (minutes)
 	$(BIN)/python -m benchmarks.privacy_audit

@@ -1,0 +1,1 @@
+"""Torture of operations: real servers, workers and schedules, killed and restarted."""
