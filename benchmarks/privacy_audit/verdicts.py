@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# With nine tests a sound run is accused less than once in a million, also where chi-square's
+# With eight tests a sound round is accused less than once in a million, also where chi-square's
 # own tail is ten times as heavy as its formula says (see distribution.py).
 ALARM = 1e-8
 
