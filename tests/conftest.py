@@ -22,6 +22,10 @@ settings.register_profile(
 )
 settings.load_profile("pgsr")
 
+# Before any test module is imported: the command line's screen is as wide as it was at its import.
+os.environ["NO_COLOR"] = "1"
+os.environ["COLUMNS"] = "200"
+
 VIRGINIA = Path(__file__).parent / "fixtures" / "virginia2000" / "household_size_blockgroup.csv"
 SERVER_SECONDS = 180
 
@@ -34,8 +38,6 @@ def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture(scope="session")
