@@ -16,22 +16,24 @@ from tasks.publication.errors import GateNotPassed
 from tests.flows.commandline import Pgsr
 
 NAME = "household-sizes/synthetic-1"
-# Every kind of stage, and every point at which something durable has just been written.
-BEFORE_THE_DRAW = [
+# Every kind of stage, and every point at which something durable has just been written. A run is
+# killed at one after the other, each time by the attempt that resumed it.
+UP_TO_THE_DRAW = (
     "recall.started",
     "ingest.finished",
     "cumulative.finished",
     "noise.reserved",
     "noise.drawn",
-]
-AFTER_THE_DRAW = [
     "noise.committed",
+)
+AFTER_THE_DRAW = (
     "cpwl.finished",
     "margins.finished",
     "validate.finished",
     "publish.staged",
     "publish.renamed",
-]
+)
+MEASURED = {"noise.committed", *AFTER_THE_DRAW}
 
 
 def ledger(population: Path) -> Ledger:
@@ -46,27 +48,27 @@ def tables(bundle: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in bundle.glob("*.parquet")}
 
 
-@pytest.mark.parametrize("point", [*BEFORE_THE_DRAW, *AFTER_THE_DRAW])
+@pytest.mark.parametrize("points", [UP_TO_THE_DRAW, AFTER_THE_DRAW], ids=["before", "after"])
 def test_a_run_killed_anywhere_resumes_with_one_charge_and_one_draw(
-    pgsr: Pgsr, virginia: Path, point: str
+    pgsr: Pgsr, virginia: Path, points: tuple[str, ...]
 ) -> None:
-    killed = pgsr("release", "product.yaml", cwd=virginia, **{VARIABLE: point})
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    before = measurement(virginia)
-    assert (before is not None) == (point in AFTER_THE_DRAW)
     bundle = virginia / "public" / NAME
+    command, drawn = ("release", "product.yaml"), None
+    for point in points:
+        killed = pgsr(*command, cwd=virginia, **{VARIABLE: point})
+        assert killed.returncode == -signal.SIGKILL, (point, killed.stderr)
+        held = measurement(virginia)
+        assert (held is not None) == (point in MEASURED), point
+        assert drawn is None or held == drawn, point
+        assert bundle.exists() == (point == "publish.renamed"), point
+        command, drawn = ("resume", NAME), held
     published = tables(bundle)
-    assert bool(published) == (point == "publish.renamed")
 
     outcome = pgsr.json("resume", NAME, cwd=virginia)
 
     assert Path(outcome["bundle"]) == bundle
-    after = measurement(virginia)
-    assert after is not None
-    if before is not None:
-        assert after == before
-    if published:
-        assert tables(bundle) == published
+    assert measurement(virginia) == drawn
+    assert not published or tables(bundle) == published
     [account] = ledger(virginia).accounts()
     assert (account.spent, account.reserved) == (Fraction(1, 2), 0)
     assert len(ledger(virginia).charges(account.population)) == 1
