@@ -29,6 +29,16 @@ class NoSuchRun(PgsrError):
     """A release was named that was never started here."""
 
 
+class PlanDamaged(PgsrError):
+    """The stored plan of a release is not what was decided; nothing is done by it."""
+
+    def __init__(self, ref: RunRef) -> None:
+        super().__init__(
+            f"the plan of {ref.name} cannot be read. Remedy: run pgsr release with its "
+            "configuration again; what was measured stays as it is."
+        )
+
+
 class NoMeasurements(PgsrError):
     """A stage right of the barrier was started before anything was measured."""
 
@@ -68,6 +78,7 @@ class RunRef:
 
         Raises:
             NoSuchRun: it was never started here.
+            PlanDamaged: its plan cannot be read.
         """
         try:
             plan = ReleasePlan.model_validate_json(self.folder.plan.read_bytes())
@@ -76,6 +87,8 @@ class RunRef:
                 f"{self.name} was never started here. Remedy: see pgsr status for the names, or "
                 "start it with pgsr release."
             ) from None
+        except (OSError, ValueError):
+            raise PlanDamaged(self) from None
         return Run(self, plan)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.boundary import StageFailed, stage
-from tasks.run import RunRef
+from tasks.run import NoSuchRun, PlanDamaged, RunRef
 
 CONFIDENTIAL = "row 4711"
 
@@ -57,3 +57,15 @@ def test_a_full_disk_does_not_hide_why_a_stage_failed(
     monkeypatch.setattr(RunRef, "note", only_fails)
     failure = failure_of(unwritable)
     assert (failure.error, failure.__context__) == ("ValueError", None)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"{", b"\xff"])
+def test_a_damaged_plan_is_told_with_its_remedy(tmp_path: Path, content: bytes) -> None:
+    ref = RunRef(str(tmp_path), "sizes", "2026-Q3")
+    ref.folder.create()
+    ref.folder.plan.write_bytes(content)
+    with pytest.raises(PlanDamaged, match="Remedy:"):
+        ref.open()
+    ref.folder.plan.unlink()
+    with pytest.raises(NoSuchRun, match="Remedy:"):
+        ref.open()
