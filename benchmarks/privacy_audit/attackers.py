@@ -30,7 +30,7 @@ class Observed:
     Attributes:
         truth: (regions × sizes): what is measured; the attacker knows data and program.
         measurements: (runs × regions × sizes).
-        published: (fewer runs × numbers): everything that is published of a run.
+        published: (runs × numbers): the tables and certificates that are published of a run.
     """
 
     truth: Int
@@ -54,7 +54,7 @@ def audit(pairs: list[Neighbours]) -> Verdict:
     tries = 2 * len(pairs)
     p_values = {}
     for pair in pairs:
-        attacks = {"measurements": _measurements(pair), "everything published": _published(pair)}
+        attacks = {"measurements": _measurements(pair), "the published tables": _published(pair)}
         for what, (one, other) in attacks.items():
             bounds = certified_epsilons(one, other, level=ALARM / tries)
             shown = LEVELS_OF_CONFIDENCE[bounds > float(pair.epsilon)]

@@ -183,7 +183,7 @@ _LISTED = (
     ),
     Bug(
         "groups counted in the data",
-        "post-processing and the regions table use true numbers of groups",
+        "post-processing is bounded by the true number of groups that have members",
         _replaced(Run, "facts", _facts_with_groups_of_the_data),
     ),
 )

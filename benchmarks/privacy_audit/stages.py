@@ -172,10 +172,12 @@ def _draw(run: Run, tree: Any, truth: Int) -> Int:
 
 
 def published_numbers(measured: Measured, measurements: Int, facts: PublicFacts) -> Int:
-    """Every number that a run with these measurements publishes of its own, as one vector."""
-    parts = [np.array([facts.groups]), measurements.ravel()]
-    if facts.groups_by_region is not None:
-        parts.append(facts.groups_by_region)
+    """The numbers in the tables and certificates of a run with these measurements, as one vector.
+
+    The groups of the regions are those of the stored table that a bundle is made from, not what
+    the steps were told.
+    """
+    parts = [np.array([facts.groups]), measured.run.groups_by_region, measurements.ravel()]
     values = measurements
     for step in measured.run.plan.mechanism.steps:
         result = step(values, facts)
