@@ -16,8 +16,9 @@ from cronsim import CronSim, CronSimError
 DateTemplate = re.compile(r"\{(?:date:(?P<format>[^{}]*)|(?P<quarter>quarter))\}")
 _DIRECTIVES = re.compile(r"(?:%[YmdHMSjVGuy]|[A-Za-z0-9_.-])+")
 
-# What every reader of cron understands: numbers and names (mon, jan); no L, W, # or ?.
-_CRON_FIELD = re.compile(r"(?:[0-9*,/-]|[A-Za-z]{3})+")
+# What every reader of cron understands: numbers and names (mon, jan); no L, W, # or ?. And no range
+# that ends where it begins: Prefect takes 1-1 for every day.
+_CRON_FIELD = re.compile(r"(?!.*\b(\w+)-\1\b)(?:[0-9*,/-]|[A-Za-z]{3})+", re.IGNORECASE)
 _WITH_SECONDS = 6
 
 

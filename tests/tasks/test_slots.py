@@ -124,3 +124,16 @@ def test_cron_expressions_are_taken_and_prefect_takes_them_too(cron):
 def test_what_is_no_cron_expression_or_never_comes_due_is_refused(cron):
     with pytest.raises(ValueError, match="five fields"):
         check_cron(cron)
+
+
+@pytest.mark.parametrize(
+    "cron", ["0 6 1-1 * *", "0 6 * 2,3-3 *", "0 6 * * mon-Mon", "5-5/20 * * * *"]
+)
+def test_a_range_of_one_which_prefect_takes_for_all_is_refused(cron):
+    with pytest.raises(ValueError, match="five fields"):
+        check_cron(cron)
+
+
+@pytest.mark.parametrize("cron", ["0 6 1-11 * *", "0 6 11-12 * *", "0 6 2-4,5-9 * *"])
+def test_a_range_that_only_looks_like_one_of_one_is_taken(cron):
+    check_cron(cron)
