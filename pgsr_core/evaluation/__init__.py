@@ -1,0 +1,1 @@
+"""What mechanisms are judged by: data, trials, metrics and peers."""
