@@ -20,7 +20,7 @@ from tasks.bundles import FolderBundle
 from tasks.ledger.ledger import MeasurementDamaged
 from tasks.publication.place import is_published
 from tasks.run import Run, RunRef
-from tasks.storage.duck import StoreMissing
+from tasks.storage.duck import StoreMissing, StoreUnusable
 from tasks.storage.tables import MatrixStore, TableRef, TableTampered
 
 LEDGER = "the ledger"
@@ -67,7 +67,7 @@ def replay_run(ref: RunRef) -> Replay:
         _hear_store(run, said)
     except (TableTampered, MeasurementDamaged) as damage:
         return Replay((Item("origin", False, f"What the stages start from is damaged: {damage}"),))
-    except (StoreMissing, duckdb.Error):
+    except (StoreMissing, StoreUnusable, duckdb.Error):
         # Its message names paths; what matters is that the store cannot be opened.
         raise NothingToReplay(
             f"the safe store of {ref.name} is missing or cannot be opened. Remedy: replay the "

