@@ -20,7 +20,7 @@ from benchmarks.torture_ops.rows import Effort, Row, Torture
 
 FILE_WIDTH = 200
 DEFAULT_OUTPUT = Path(__file__).parent.with_name("torture-ops.json")
-SUBJECTS = ("day",)
+SUBJECTS = ("race", "day")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

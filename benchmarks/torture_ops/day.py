@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.torture_ops.evidence import unfinished, wrong
-from benchmarks.torture_ops.machines import Machine
+from benchmarks.torture_ops.evidence import wrong
 from benchmarks.torture_ops.office import Office, deploy, make_pool, opened
 from benchmarks.torture_ops.products import NAMES, Day, due_releases, write_product
+from benchmarks.torture_ops.routine import Diary, settle
 from benchmarks.torture_ops.rows import Effort, Row, Torture
 
 SEED = 7
@@ -23,28 +19,12 @@ WORKERS = 2
 KILLS = 10
 EVERY = 15
 MINUTES = 3
-# Kills come in the first part of the day; the slots of the rest are the "next slots" that finish
-# what was left.
-KILLS_UNTIL = 0.8
 WHOLE_MACHINE = 0.7
+# A run's: to start, and to make a release or two.
+USUAL_SECONDS = 8
+KILLING_SECONDS = 200
+POLL_SECONDS = 0.2
 SETTLE_SECONDS = 240
-POLL_SECONDS = 1.0
-
-
-@dataclass
-class Diary:
-    """What was done to the office."""
-
-    kills: int = 0
-    processes: int = 0
-    restarts: int = 0
-    resumed: int = 0
-    lines: list[str] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        line = f"{datetime.now(UTC):%H:%M:%S} {text}"
-        self.lines.append(line)
-        print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def run(effort: Effort) -> Iterator[Row]:
@@ -53,13 +33,16 @@ def run(effort: Effort) -> Iterator[Row]:
         diary = Diary()
         due = _live_through(office, diary, effort, kills=kills, minutes=minutes)
         violations = list(wrong(office, due))
+        if (diary.kills, diary.crashes) != (kills, 1):
+            violations.append(f"only {diary.kills} kills and {diary.crashes} crashes came about")
+        database = office.postgresql.describe()
     releases = sum(len(names) for names in due.values())
     yield Row(
         f"a day in production: {len(NAMES)} products, {WORKERS} workers, a slot every "
-        f"{EVERY / len(NAMES):.0f} s, a worker killed {kills} times, PostgreSQL crashed once",
-        f"{releases} releases due; {diary.kills} kills of {diary.processes} processes, "
-        f"{diary.restarts} restart; {diary.resumed} resumed by hand; "
-        f"{len(violations)} violations",
+        f"{EVERY / len(NAMES):.0f} s, a worker killed {kills} times, the database crashed once; "
+        f"{database}",
+        f"{releases} releases due; {diary.kills} kills ({diary.killed} processes), "
+        f"{diary.crashes} crash; {diary.resumed} resumed by hand; {len(violations)} violations",
         "every due release once: published, verified, charged; nothing else exists",
         violations,
     )
@@ -83,56 +66,44 @@ def _live_through(
     due = {path: due_releases(path, day) for path in configurations}
     diary.note(f"the day begins at {day.begins:%H:%M:%S} and ends at {day.ends:%H:%M:%S}")
     _sleep_until(day.begins)
-    _disturb(office, diary, day, kills=kills)
+    _disturb(office, diary, kills=kills, seconds=KILLING_SECONDS * effort.patience)
     _sleep_until(day.ends)
     diary.note("no more slots; settling")
-    _settle(office, diary, due, seconds=SETTLE_SECONDS * effort.patience)
+    settle(office, diary, seconds=SETTLE_SECONDS * effort.patience)
     return due
 
 
-def _disturb(office: Office, diary: Diary, day: Day, *, kills: int) -> None:
-    """Kill a worker at random moments of the day, and crash the database in the middle."""
-    chance = random.Random(SEED)  # noqa: S311 (when to kill)
-    span = (day.ends - day.begins).total_seconds() * KILLS_UNTIL
-    moments = sorted(chance.uniform(0, span) for _ in range(kills))
-    for number, moment in enumerate(moments):
-        _sleep_until(day.begins, moment)
-        if number == kills // 2:
+def _disturb(office: Office, diary: Diary, *, kills: int, seconds: float) -> None:
+    """Kill a machine, or its worker, in the middle of its work, again and again.
+
+    As long as every product has a run to come: what nobody begun is left to the next slot.
+    """
+    chance = random.Random(SEED)  # noqa: S311 (whom to kill, when and how)
+    deadline = time.monotonic() + seconds
+    while diary.kills < kills and time.monotonic() < deadline and _slots_to_come(office):
+        at_work = [machine for machine in office.workers if machine.has_runs()]
+        if not at_work:
+            time.sleep(POLL_SECONDS)
+            continue
+        machine = chance.choice(at_work)
+        time.sleep(chance.uniform(0, USUAL_SECONDS))
+        if diary.kills == kills // 2:
             office.postgresql.crash_and_restart()
-            diary.restarts += 1
+            diary.crashes += 1
             diary.note("PostgreSQL crashed and was started again")
-        machine = chance.choice(office.workers)
         whole = chance.random() < WHOLE_MACHINE
-        diary.processes += machine.lose_power() if whole else machine.kill("worker")
+        diary.killed += machine.lose_power() if whole else machine.lose_worker()
         diary.kills += 1
         diary.note(f"killed {machine.name}{'' if whole else ' (its runs go on)'}")
         office.start_worker(machine)
 
 
-def _settle(office: Office, diary: Diary, due: Mapping[Path, Set[str]], *, seconds: float) -> None:
-    """Wait for what is under way; then do what `pgsr status` says, machine by machine."""
-    deadline = time.monotonic() + seconds
-    while unfinished(office, due) and time.monotonic() < deadline:
-        if _is_idle(office):
-            for machine in office.workers:
-                _follow_advice(machine, diary)
-            break
-        time.sleep(POLL_SECONDS)
-
-
-def _is_idle(office: Office) -> bool:
-    """Whether no worker has a run any more."""
-    waiting = {"SCHEDULED", "PENDING", "RUNNING"}
-    return not any(run["state_type"] in waiting for run in office.flow_runs())
-
-
-def _follow_advice(machine: Machine, diary: Diary) -> None:
-    said = machine.run("flows", "status", "--json")
-    for standing in json.loads(said.stdout):
-        if standing["next"].startswith("pgsr resume"):
-            diary.note(f"{machine.name}: {standing['next']}")
-            machine.run("flows", *shlex.split(standing["next"])[1:])
-            diary.resumed += 1
+def _slots_to_come(office: Office) -> bool:
+    """Whether every product has a run that nobody has taken yet."""
+    waiting = [
+        run["deployment_id"] for run in office.flow_runs() if run["state_type"] == "SCHEDULED"
+    ]
+    return len(set(waiting)) == len(NAMES)
 
 
 def _sleep_until(moment: datetime, seconds: float = 0.0) -> None:

@@ -45,20 +45,6 @@ def wrong(office: Office, due: Mapping[Path, Set[str]]) -> Iterator[str]:
     )
 
 
-def unfinished(office: Office, due: Mapping[Path, Set[str]]) -> dict[Path, set[str]]:
-    """Which due releases the ledger does not know as published."""
-    published = {
-        (event.product, event.release)
-        for event in office.ledger().timeline()
-        if event.kind == "published"
-    }
-    missing = {
-        path: {name for name in names if (path.parent.name, name) not in published}
-        for path, names in due.items()
-    }
-    return {path: names for path, names in missing.items() if names}
-
-
 def _of_bundle(office: Office, ledger: Ledger, configuration: Path, release: str) -> Iterator[str]:
     product = configuration.parent.name
     name, bundle = f"{product}/{release}", office.public / product / release

@@ -20,6 +20,7 @@ COMMAND_SECONDS = 300
 STOP_SECONDS = 30
 # Every process of a machine carries it, so that all of them can be found.
 MARK = "PGSR_TORTURE_MACHINE"
+WORKER = "worker"  # a word of the worker's command line, and of no flow run's
 _NAMED = 'hostname "$0" && exec "$@"'
 
 
@@ -91,14 +92,18 @@ class Machine:
         psutil.wait_procs(list(self.processes()), timeout=STOP_SECONDS)
         self.lose_power()
 
-    def kill(self, word: str) -> int:
-        """Kill the processes whose command line has a word; what they started goes on."""
-        found = [each for each in self.processes() if word in _words(each)]
+    def lose_worker(self) -> int:
+        """Kill the worker; the runs that it started go on without it."""
+        found = [each for each in self.processes() if WORKER in _words(each)]
         for process in found:
             with suppress(psutil.NoSuchProcess):
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait(STOP_SECONDS)
         return len(found)
+
+    def has_runs(self) -> bool:
+        """Whether a flow run lives here, with its worker or without."""
+        return any(WORKER not in _words(process) for process in self.processes())
 
     def processes(self) -> Iterator[psutil.Process]:
         """What lives on the machine."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from benchmarks.torture_ops.machines import Machine
 from benchmarks.torture_ops.postgresql import Postgresql, server
@@ -55,7 +56,7 @@ class Office:
         return Ledger(self.ledger_url, witness=self.home / "witness.json")
 
     def start_worker(self, machine: Machine) -> None:
-        pool = ("--pool", POOL, "--type", "process", "--name", machine.name, "--limit", "2")
+        pool = ("--pool", POOL, "--type", "process", "--name", machine.name, "--limit", "1")
         machine.start("prefect", "worker", "start", *pool, log="worker.log")
 
     def ask(self, path: str, **document: Any) -> Any:
@@ -93,12 +94,21 @@ def make_pool(office: Office) -> None:
     _must(office.server, "prefect", "work-pool", "create", POOL, "--type", "process")
 
 
-def deploy(office: Office, configurations: list[Path]) -> None:
-    """Deploy products to the pool, as the operator does."""
-    file = str(office.folder / "prefect.yaml")
+def deploy(office: Office, configurations: list[Path], *, limited: bool = True) -> None:
+    """Deploy products to the pool, as the operator does.
+
+    Args:
+        limited: to one run of a product at a time.
+    """
+    file = office.folder / "prefect.yaml"
     paths = [str(path) for path in configurations]
-    _must(office.server, "flows", "serve", *paths, "--prefect-yaml", file)
-    _must(office.server, "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file)
+    _must(office.server, "flows", "serve", *paths, "--prefect-yaml", str(file))
+    if not limited:
+        document = yaml.safe_load(file.read_text())
+        for deployment in document["deployments"]:
+            del deployment["concurrency_limit"]
+        file.write_text(yaml.safe_dump(document))
+    _must(office.server, "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
 
 
 def _must(machine: Machine, *command: str) -> None:

