@@ -234,6 +234,8 @@ def _keys(patient: Patient) -> Iterator[Finding]:
         if plan.configuration.publish.signing_key is not None:
             key = Path(plan.folder) / plan.configuration.publish.signing_key
             keys.setdefault(key, set()).add(name)
+    if patient.home.signing_key.exists():
+        keys.setdefault(patient.home.signing_key, set())
     for key, names in sorted(keys.items()):
         if names <= published and not key.exists():
             continue  # it was rotated, and is kept elsewhere

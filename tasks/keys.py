@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,20 @@ def read_private_key(path: Path, *, passphrase: bytes | None = None) -> PrivateK
         UnusableKey: it holds something else, or the passphrase is missing or wrong.
     """
     return PrivateKey.from_pem(_read_private(path), passphrase=passphrase)
+
+
+def own_key(path: Path) -> PrivateKey:
+    """Read the key of an installation, which has no passphrase; made on first use.
+
+    Raises:
+        LooseKey: others may read or change the file.
+        KeyFileProblem: it cannot be read or made.
+        UnusableKey: it holds something else.
+    """
+    if not path.exists():
+        with suppress(KeyExists):  # another process was first
+            create_key(path)
+    return read_private_key(path)
 
 
 def needs_passphrase(path: Path) -> bool:

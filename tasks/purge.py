@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from pgsr_core.errors import Refused, Unavailable
+from pgsr_core.errors import PgsrError, Refused, Unavailable
 from tasks.ledger.ledger import Ledger
 from tasks.ledger.owner import Owner
 from tasks.run import RunRef
-from tasks.storage.zones import sync_folder
+from tasks.storage.zones import Home, sync_folder
 
 EVENT = "purged"
 PUBLISHED = "published"
@@ -74,6 +76,35 @@ def plan_purge(ref: RunRef) -> Purge:
         str(path.relative_to(folder)) for path in _entries(folder) if not _is_folder(path)
     )
     return Purge(ref, files, purged_before=EVENT in kinds)
+
+
+def due_purges(home: Home, *, now: datetime) -> tuple[Purge, ...]:
+    """What the products' `retention` says is to be deleted by now; touches nothing.
+
+    A release is due so many days after it was first published. Where its plan says nothing of
+    retention, or cannot be read, it is kept: deleting without being told to is worse than keeping.
+    """
+    ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+    published: dict[tuple[str, str], datetime] = {}
+    for event in ledger.timeline() if ledger is not None else ():
+        if event.kind == PUBLISHED and event.product and event.release:
+            at = datetime.fromisoformat(event.at)
+            published.setdefault((event.product, event.release), at)
+    planned = []
+    for name, at in sorted(published.items()):
+        ref = RunRef(str(home.root), *name)
+        if _is_due(ref, now - at):
+            with suppress(StillRunning):  # it will be due the next time as well
+                planned.append(plan_purge(ref))
+    return tuple(purge for purge in planned if purge.files)
+
+
+def _is_due(ref: RunRef, age: timedelta) -> bool:
+    try:
+        retention = ref.open().plan.configuration.retention
+    except PgsrError:
+        return False
+    return retention is not None and age >= timedelta(days=retention.confidential_days)
 
 
 def purge(ref: RunRef) -> Purge:

@@ -60,13 +60,18 @@ class RunRef:
         return f"{self.product}/{self.release}"
 
     @property
+    def installation(self) -> Home:
+        """The installation that it belongs to."""
+        return Home(Path(self.home))
+
+    @property
     def folder(self) -> RunFolder:
         """Where its files are."""
-        return Home(Path(self.home)).run(self.product, self.release)
+        return self.installation.run(self.product, self.release)
 
     def ledger(self) -> Ledger:
         """Open the ledger."""
-        home = Home(Path(self.home))
+        home = self.installation
         return Ledger(home.ledger_url, witness=home.witness)
 
     def note(self, *, state: str, stage: str, error: str | None = None) -> None:
@@ -189,7 +194,7 @@ class Run:
 
     def source_key(self) -> bytes:
         """The installation's secret for digests of confidential data."""
-        return Home(Path(self.ref.home)).source_key()
+        return self.ref.installation.source_key()
 
 
 def create_run(planned: Planned, home: Home) -> RunRef:

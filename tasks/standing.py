@@ -11,7 +11,7 @@ from tasks.run import NoSuchRun, RunRef
 
 PUBLISHED = "published"
 # What a configuration may say anew without asking for anything else than before.
-_OF_NO_CONSEQUENCE = ("schedule", "resources", "alerts")
+_OF_NO_CONSEQUENCE = ("schedule", "retention", "resources", "alerts")
 
 
 def is_the_same_release(ref: RunRef, plan: ReleasePlan) -> bool:

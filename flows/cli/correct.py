@@ -17,7 +17,7 @@ def withdraw(
     reason: Annotated[str, typer.Option(help="One line, published with the notice.")],
     key: Annotated[
         Path | None,
-        typer.Option(help="Private key that signs the notice [the release's signing_key]."),
+        typer.Option(help="Private key that signs the notice [the release's]."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,

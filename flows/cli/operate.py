@@ -12,46 +12,82 @@ from pgsr_core.errors import PgsrError
 
 if TYPE_CHECKING:
     from tasks.purge import Purge
+    from tasks.storage.zones import Home
 
 
 class ConfirmationNeeded(PgsrError):
     """Nobody can be asked, and deleting needs a yes."""
 
 
+class NothingNamed(PgsrError):
+    """Neither a release was named nor those that are due."""
+
+
 def purge(
-    name: Annotated[str, typer.Argument(metavar="PRODUCT/RELEASE", help="As in pgsr status.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[PRODUCT/RELEASE]", help="As in pgsr status.")
+    ] = None,
+    due: Annotated[
+        bool, typer.Option("--due", help="All that the products' retention says is due.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the confidential files of a published release; the evidence stays.
+    """Delete the confidential files of published releases; the evidence stays.
 
-    The bundle, the measurements and the event log remain, so the release still verifies and
+    The bundle, the measurements and the event log remain, so a release still verifies and
     replays. This cannot be undone.
 
-    Example: pgsr purge household-sizes/2026-Q3
+    Example: pgsr purge household-sizes/2026-Q3, or by policy: pgsr purge --due --yes
     """
-    from flows.cli.screen import out, say_json
-    from tasks.purge import plan_purge
+    from flows.cli.screen import say_json
     from tasks.purge import purge as delete
+
+    planned = _planned(name, home_at(home), due=due)
+    if not yes:
+        for purge in planned:
+            _ask(purge)
+    done = [delete(purge.ref) for purge in planned]
+    if as_json and due:
+        say_json([{"release": purge.ref.name, "deleted": list(purge.files)} for purge in done])
+    elif as_json:
+        say_json({"release": done[0].ref.name, "deleted": list(done[0].files)})
+    else:
+        _tell(done)
+
+
+def _planned(name: str | None, home: Home, *, due: bool) -> list[Purge]:
+    from datetime import UTC, datetime
+
+    from tasks.purge import due_purges, plan_purge
     from tasks.run import RunRef
     from tasks.storage.zones import split_run_name
 
-    ref = RunRef(str(home_at(home).root), *split_run_name(name))
-    planned = plan_purge(ref)
-    if planned.files and not yes:
-        _ask(planned)
-    done = delete(ref)
-    if as_json:
-        say_json({"release": ref.name, "deleted": list(done.files)})
-    elif done.files:
-        out.print(f"Deleted  {', '.join(done.files)}", soft_wrap=True, markup=False)
-        out.print(f"Evidence stays: pgsr audit replay {ref.name}", soft_wrap=True, markup=False)
-    else:
-        out.print(f"{ref.name} holds nothing confidential any more.", markup=False)
+    if due == (name is not None):
+        raise NothingNamed("say which: PRODUCT/RELEASE, or --due. Remedy: see pgsr purge --help.")
+    if name is None:
+        return list(due_purges(home, now=datetime.now(UTC)))
+    return [plan_purge(RunRef(str(home.root), *split_run_name(name)))]
+
+
+def _tell(done: list[Purge]) -> None:
+    from flows.cli.screen import out
+
+    if not done:
+        out.print("Nothing is due.")
+    for purge in done:
+        name, files = purge.ref.name, ", ".join(purge.files)
+        if files:
+            out.print(f"{name}: deleted {files}", soft_wrap=True, markup=False)
+            out.print(f"Evidence stays: pgsr audit replay {name}", soft_wrap=True, markup=False)
+        else:
+            out.print(f"{name} holds nothing confidential any more.", markup=False)
 
 
 def _ask(planned: Purge) -> None:
+    if not planned.files:
+        return
     files = ", ".join(planned.files)
     if not sys.stdin.isatty():
         raise ConfirmationNeeded(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from flows.cli.screen import out, say_json, table
+from pgsr_core.attestation.dsse import claimed_keyid
+from pgsr_core.attestation.provenance import PROVENANCE_FILE
 from pgsr_core.budget import show
 from tasks.publication.documents import CHECKS, REPORT
 from tasks.run import RunRef
@@ -26,6 +29,8 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
     population = plan.configuration.population.name
     account = run.ledger.account(population)
     measured = run.measurement().release
+    envelope = folder / PROVENANCE_FILE
+    keyid = claimed_keyid(envelope.read_bytes()) if envelope.is_file() else None
     reposted_from = measured if measured != ref.release else None
     if as_json:
         say_json(
@@ -36,6 +41,7 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
                 "report": str(folder / REPORT),
                 "simulation": plan.configuration.simulate,
                 "epsilon": str(plan.cost),
+                "keyid": keyid,
                 "replaces": plan.configuration.replaces,
                 "reposted_from": reposted_from,
                 "population": population,
@@ -62,3 +68,8 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
         )
     out.print(f"Bundle   {folder}", soft_wrap=True)
     out.print(f"Report   {folder / REPORT}", soft_wrap=True)
+    if keyid is not None:
+        named = plan.configuration.publish.signing_key
+        key = Path(plan.folder) / named if named else ref.installation.signing_key
+        out.print(f"Signed   {keyid}", soft_wrap=True)
+        out.print(f"         pgsr keys public {key} prints the key to verify with", soft_wrap=True)

@@ -111,9 +111,8 @@ def execute(ref: RunRef, *, verbose: bool) -> None:
     from flows.cli.screen import StageDisplay, complain
     from flows.prefect_settings import use_prefect
     from tasks import logs, operator
-    from tasks.storage.zones import Home
 
-    use_prefect(Home(Path(ref.home)), verbose=verbose)
+    use_prefect(ref.installation, verbose=verbose)
     with StageDisplay(ref.name) as display:
         operator.watch(display)
         failure = _run_flow(ref)

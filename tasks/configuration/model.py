@@ -195,6 +195,12 @@ class Margins(Section):
     repetitions: int = Field(default=40, ge=0, le=MOST_REPETITIONS)
 
 
+class Retention(Section):
+    """How long what is confidential is kept after publication, for `pgsr purge --due`."""
+
+    confidential_days: int = Field(ge=0, le=36_500)
+
+
 class Resources(Section):
     """Limits for the machine's sake; they change no result."""
 
@@ -224,6 +230,7 @@ class Configuration(Section):
     margins: Margins = Margins()
     publish: Publish
     replaces: Identifier | None = None
+    retention: Retention | None = None
     resources: Resources = Resources()
     schedule: Schedule | None = None
     alerts: Alerts | None = None

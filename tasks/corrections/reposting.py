@@ -8,7 +8,6 @@ Dwork and Roth 2014, Proposition 2.1). Nothing confidential is read: it works af
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 
 from pgsr_core.errors import PgsrError, Refused
 from pgsr_core.mechanisms import MECHANISMS
@@ -17,9 +16,8 @@ from tasks.configuration.plan import Planned, ReleasePlan
 from tasks.corrections.replacement import was_published
 from tasks.ingestion.regions import RegionTable
 from tasks.ledger.reposts import Repost
-from tasks.publication.signing import signing_key
+from tasks.publication.signing import named_key
 from tasks.run import Run, RunRef, create_run
-from tasks.storage.zones import Home
 
 
 class UnusableName(PgsrError):
@@ -56,7 +54,7 @@ def prepare_repost(source: RunRef, *, release: str, mechanism: str | None = None
     run = source.open()
     measurement = run.measurement()
     plan = _plan(run, release=release, mechanism=mechanism or run.plan.mechanism.name)
-    signing_key(plan)
+    named_key(plan)  # refused now if it cannot be used
     planned = _planned(plan, run)
     run.ledger.repost(
         Repost(
@@ -68,7 +66,7 @@ def prepare_repost(source: RunRef, *, release: str, mechanism: str | None = None
             digest=measurement.digest,
         )
     )
-    return create_run(planned, Home(Path(source.home)))
+    return create_run(planned, source.installation)
 
 
 def _plan(run: Run, *, release: str, mechanism: str) -> ReleasePlan:

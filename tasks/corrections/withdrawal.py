@@ -50,12 +50,12 @@ class NothingToWithdraw(Refused):
 
 
 class NoKeyToWithdraw(PgsrError):
-    """A notice is always signed, and neither the command nor the configuration names a key."""
+    """A notice is always signed, and a simulation has no key."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"a notice of withdrawal must be signed, and the configuration of {name} names no "
-            "publish.signing_key. Remedy: give --key FILE; pgsr keys new makes one."
+            f"a notice of withdrawal must be signed, and {name} is a simulation, which no key "
+            "signs. Remedy: give --key FILE; pgsr keys new makes one."
         )
 
 
@@ -122,7 +122,7 @@ def key_for(ref: RunRef, file: Path | None) -> PrivateKey:
 
     if file is not None:
         return read_private_key(file, passphrase=passphrase())
-    key = signing_key(ref.open().plan)
+    key = signing_key(ref.open().plan, ref.installation)
     if key is None:
         raise NoKeyToWithdraw(ref.name)
     return key

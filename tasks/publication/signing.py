@@ -9,10 +9,11 @@ from pathlib import Path
 from pgsr_core.attestation.keys import PrivateKey
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, LedgerHead, Provenance, sign_release
 from tasks.configuration.plan import ReleasePlan
-from tasks.keys import read_private_key
+from tasks.keys import own_key, read_private_key
 from tasks.publication.errors import PublicFolderUnusable
 from tasks.publication.facts import BundleFacts
 from tasks.publication.place import verified_checksums
+from tasks.storage.zones import Home
 
 PASSPHRASE_VARIABLE = "PGSR_SIGNING_PASSPHRASE"  # noqa: S105  (the name of a variable)
 # In a checkout the lock stands beside the packages; in a wheel, inside this one.
@@ -22,8 +23,8 @@ LOCKS = (
 )
 
 
-def signing_key(plan: ReleasePlan) -> PrivateKey | None:
-    """The key that a plan signs with; None where it does not sign.
+def named_key(plan: ReleasePlan) -> PrivateKey | None:
+    """The key that a plan names; None where it names none.
 
     Raises:
         PgsrError: the key cannot be read, is open to others, or needs another passphrase.
@@ -32,6 +33,20 @@ def signing_key(plan: ReleasePlan) -> PrivateKey | None:
     if name is None:
         return None
     return read_private_key(Path(plan.folder) / name, passphrase=passphrase())
+
+
+def signing_key(plan: ReleasePlan, home: Home) -> PrivateKey | None:
+    """The key that signs a release: the one its plan names, else the installation's own.
+
+    None for a simulation, which is never signed. So every release carries the ledger's head
+    under a signature, whatever its configuration forgot.
+
+    Raises:
+        PgsrError: the key cannot be read or made, is open to others, or needs another passphrase.
+    """
+    if plan.configuration.simulate:
+        return None
+    return named_key(plan) or own_key(home.signing_key)
 
 
 def passphrase() -> bytes | None:

@@ -14,7 +14,7 @@ from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.ingestion.source_digest import keyed_source_digest
 from tasks.ingestion.units import PublicUnits, reopen_units
 from tasks.ledger.ledger import MeasurementRequest
-from tasks.publication.signing import signing_key
+from tasks.publication.signing import named_key
 from tasks.run import Run, RunRef, create_run
 from tasks.storage.zones import Home
 
@@ -58,7 +58,7 @@ def decide_release(
 def refuse_early(planned: Planned, home: Home, *, warn: Callable[[str], None]) -> None:
     """Say no before any work is done, where the ledger will say no later anyway."""
     plan = planned.plan
-    signing_key(plan)
+    named_key(plan)  # refused now if it cannot be used
     ref = RunRef(str(home.root), plan.product, plan.release)
     ledger = ref.ledger()
     refuse_withdrawn(ref, ledger)

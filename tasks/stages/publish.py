@@ -90,7 +90,7 @@ def _build_and_publish(
     digests: dict[str, str],
 ) -> Published:
     plan = run.plan
-    key = signing_key(plan)
+    key = signing_key(plan, run.ref.installation)
     to = plan.destination.parent.parent
     make_public_folder(to)
     with staging_folder(to, plan.product, plan.release) as staging:

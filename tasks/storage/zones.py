@@ -101,6 +101,11 @@ class Home:
         return self.root / WITNESS_FILE
 
     @property
+    def signing_key(self) -> Path:
+        """The installation's own key, for releases whose configuration names none."""
+        return self.root / "signing.key"
+
+    @property
     def prefect(self) -> Path:
         """Prefect's own folder, so that it writes nothing elsewhere."""
         return self.root / "prefect"

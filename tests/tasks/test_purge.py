@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tasks import purge as module
-from tasks.purge import CannotDelete, NotPublished, StillRunning, plan_purge, purge
+from tasks.purge import CannotDelete, NotPublished, StillRunning, due_purges, plan_purge, purge
 from tasks.run import NoSuchRun, RunRef
 from tasks.stages.prepare import prepare
 
@@ -146,3 +147,35 @@ def test_a_file_that_cannot_be_deleted_is_no_purge(
 def test_a_release_that_was_never_started_has_nothing_to_purge(ref: RunRef) -> None:
     with pytest.raises(NoSuchRun):
         purge(RunRef(ref.home, "household-sizes", "another"))
+
+
+def with_retention(ref: RunRef, days: int | None) -> None:
+    """Decide it as a configuration with this retention would have been."""
+    plan = json.loads(ref.folder.plan.read_text())
+    plan["configuration"]["retention"] = None if days is None else {"confidential_days": days}
+    ref.folder.plan.write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize(("days", "age", "is_due"), [(30, 29, False), (30, 31, True), (0, 0, True)])
+def test_a_release_is_due_so_many_days_after_it_was_published(
+    ref: RunRef, days: int, age: int, is_due: bool
+) -> None:
+    publish(ref)
+    with_retention(ref, days)
+    now = datetime.now(UTC) + timedelta(days=age)
+    due = due_purges(ref.installation, now=now)
+    assert [purge.ref for purge in due] == [ref] * is_due
+    for planned in due:
+        purge(planned.ref)
+    assert due_purges(ref.installation, now=now) == ()
+
+
+def test_without_a_retention_or_a_publication_nothing_is_ever_due(ref: RunRef) -> None:
+    later = datetime.now(UTC) + timedelta(days=36_500)
+    with_retention(ref, 0)
+    assert due_purges(ref.installation, now=later) == ()
+    publish(ref)
+    with_retention(ref, None)
+    assert due_purges(ref.installation, now=later) == ()
+    ref.folder.plan.write_text("not a plan")
+    assert due_purges(ref.installation, now=later) == ()
