@@ -87,6 +87,8 @@ def read_private_key(path: Path, *, passphrase: bytes | None = None) -> PrivateK
 def own_key(path: Path) -> PrivateKey:
     """Read the key of an installation, which has no passphrase; made on first use.
 
+    Its public half is printed by `pgsr keys public`: nothing in a closed folder is for everyone.
+
     Raises:
         LooseKey: others may read or change the file.
         KeyFileProblem: it cannot be read or made.
@@ -94,7 +96,7 @@ def own_key(path: Path) -> PrivateKey:
     """
     if not path.exists():
         with suppress(KeyExists):  # another process was first
-            create_key(path)
+            _create(path, PrivateKey.generate().to_pem(passphrase=None), PRIVATE_FILE)
     return read_private_key(path)
 
 

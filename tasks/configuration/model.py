@@ -141,6 +141,15 @@ class OptimisedSplit(Section):
     optimise: Objective
 
 
+def _split_word(word: Any) -> Any:
+    if word not in ("uniform", "optimise"):
+        raise ValueError(
+            "must be uniform, optimise, one share a level such as ['0.3', '0.7'], "
+            "or {optimise: {weights: [2, 1]}}"
+        )
+    return word
+
+
 def _kind_of_split(split: Any) -> str:
     if isinstance(split, list | tuple):
         return "split[shares]"
@@ -148,7 +157,7 @@ def _kind_of_split(split: Any) -> str:
 
 
 Split = Annotated[
-    Annotated[Literal["uniform", "optimise"], Tag("split[word]")]
+    Annotated[Literal["uniform", "optimise"], BeforeValidator(_split_word), Tag("split[word]")]
     | Annotated[tuple[Exact, ...], Tag("split[shares]")]
     | Annotated[OptimisedSplit, Tag("split[objective]")],
     Discriminator(_kind_of_split),

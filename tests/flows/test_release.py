@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -13,6 +18,42 @@ from tasks.ledger.ledger import Ledger
 from tests.flows.commandline import Pgsr, broken_promises, edit
 
 HOUSEHOLDS = 13_787
+NAME = "household-sizes/synthetic-1"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release of the fixture's product as it is, and what was said of it."""
+
+    folder: Path
+    outcome: dict[str, Any]
+
+    @property
+    def bundle(self) -> Path:
+        return Path(self.outcome["bundle"])
+
+    def ledger(self) -> Ledger:
+        return Ledger(f"sqlite:///{self.folder / '.pgsr' / 'ledger.sqlite'}")
+
+
+@pytest.fixture(scope="module")
+def first(
+    virginia_population: Path,
+    prefect_server: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Published:
+    folder = tmp_path_factory.mktemp("released") / "virginia"
+    shutil.copytree(virginia_population, folder)
+    return Published(folder, Pgsr(prefect_server).json("release", "product.yaml", cwd=folder))
+
+
+@pytest.fixture
+def published(first: Published, tmp_path: Path) -> Iterator[Published]:
+    """One release for many tests, put back as it was after each."""
+    kept = shutil.copytree(first.folder, tmp_path / "kept")
+    yield first
+    shutil.rmtree(first.folder)
+    shutil.copytree(kept, first.folder)
 
 
 def group_count(folder: Path) -> int:
@@ -21,8 +62,24 @@ def group_count(folder: Path) -> int:
     return int(units)
 
 
-@pytest.mark.parametrize("mechanism", ["cumulative", "direct", "global"])
-def test_a_release_keeps_every_promise_when_checked_by_an_independent_script(
+def test_a_release_keeps_every_promise_and_is_signed_by_its_installation(
+    pgsr: Pgsr, published: Published
+) -> None:
+    groups = group_count(published.folder)
+    assert broken_promises(published.bundle, groups=groups, sizes=8) == []
+    public = pgsr("keys", "public", ".pgsr/signing.key", cwd=published.folder)
+    (published.folder / "office.pub").write_text(public.stdout)
+    said = pgsr.json(
+        "audit", "verify", published.bundle, "--key", "office.pub", cwd=published.folder
+    )
+    assert said["verified"]
+    assert said["keyid"] == published.outcome["keyid"]
+    head = said["provenance"]["ledger_head"]
+    assert published.ledger().timeline()[head["sequence"] - 1].hash == head["hash"]
+
+
+@pytest.mark.parametrize("mechanism", ["direct", "global"])
+def test_other_mechanisms_keep_every_promise_when_checked_by_an_independent_script(
     pgsr: Pgsr, virginia: Path, mechanism: str
 ) -> None:
     edit(virginia / "product.yaml", "mechanism: cumulative", f"mechanism: {mechanism}")
@@ -44,8 +101,8 @@ def test_units_from_data_publish_sizes_from_one_and_keep_the_number_of_groups_fo
     assert "equal" in json.dumps(privacy)  # ε holds between neighbours with equal G
 
 
-def test_the_independent_script_finds_one_changed_cell(pgsr: Pgsr, virginia: Path) -> None:
-    bundle = Path(pgsr.json("release", "product.yaml", cwd=virginia)["bundle"])
+def test_the_independent_script_finds_one_changed_cell(published: Published) -> None:
+    bundle = published.bundle
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS FROM '{bundle}/group_sizes.parquet'")
         connection.execute(
@@ -54,30 +111,30 @@ def test_the_independent_script_finds_one_changed_cell(pgsr: Pgsr, virginia: Pat
         )
         connection.execute(f"COPY t TO '{bundle}/group_sizes.parquet'")
     found = {
-        promise for promise, _ in broken_promises(bundle, groups=group_count(virginia), sizes=8)
+        promise
+        for promise, _ in broken_promises(bundle, groups=group_count(published.folder), sizes=8)
     }
     assert {"consistency", "faithfulness", "both formats say the same"} <= found
 
 
-def test_running_a_release_again_does_nothing_and_says_so(pgsr: Pgsr, virginia: Path) -> None:
-    first = pgsr.json("release", "product.yaml", cwd=virginia)
-    assert first["changed"] is True
-    bundle = Path(first["bundle"])
+def test_running_a_release_again_does_nothing_and_says_so(pgsr: Pgsr, published: Published) -> None:
+    assert published.outcome["changed"] is True
+    bundle = published.bundle
     before = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    events = Ledger(f"sqlite:///{virginia / '.pgsr' / 'ledger.sqlite'}").timeline()
-    for command in (("release", "product.yaml"), ("resume", "household-sizes/synthetic-1")):
-        again = pgsr(*command, "--json", cwd=virginia)
+    events = published.ledger().timeline()
+    for command in (("release", "product.yaml"), ("resume", NAME)):
+        again = pgsr(*command, "--json", cwd=published.folder)
         assert again.returncode == 0
         assert "published already: nothing was charged, drawn or changed" in again.stderr
-        assert json.loads(again.stdout) == {**first, "changed": False}
+        assert json.loads(again.stdout) == {**published.outcome, "changed": False}
     assert {path.name: path.read_bytes() for path in bundle.iterdir()} == before
-    assert Ledger(f"sqlite:///{virginia / '.pgsr' / 'ledger.sqlite'}").timeline() == events
+    assert published.ledger().timeline() == events
 
 
 def test_the_same_name_with_other_data_or_budget_is_refused_and_says_what_differs(
-    pgsr: Pgsr, virginia: Path
+    pgsr: Pgsr, published: Published
 ) -> None:
-    pgsr.json("release", "product.yaml", cwd=virginia)
+    virginia = published.folder
     edit(virginia / "product.yaml", "epsilon: '0.5'", "epsilon: '0.25'")
     [persons, *_] = sorted((virginia / "persons").glob("*.parquet"))
     with duckdb.connect() as connection:
@@ -128,32 +185,28 @@ def test_a_simulation_is_marked_everywhere_and_spends_nothing(pgsr: Pgsr, virgin
         assert "NOT PRIVATE" in (Path(outcome["bundle"]) / name).read_text()
 
 
-def test_status_and_budget_tell_where_a_release_stands(pgsr: Pgsr, virginia: Path) -> None:
-    pgsr.json("release", "product.yaml", cwd=virginia)
-    [state] = pgsr.json("status", cwd=virginia)
+def test_status_and_budget_tell_where_a_release_stands(pgsr: Pgsr, published: Published) -> None:
+    [state] = pgsr.json("status", cwd=published.folder)
     assert (state["state"], state["stage"], state["next"]) == ("published", "publish", "")
-    [account] = pgsr.json("budget", cwd=virginia)
+    [account] = pgsr.json("budget", cwd=published.folder)
     assert account["remaining"] == "7/2"
     [charge] = account["charges"]
-    assert (charge["release"], charge["epsilon"]) == ("household-sizes/synthetic-1", "1/2")
+    assert (charge["release"], charge["epsilon"]) == (NAME, "1/2")
     assert charge["noise"]["scales"] == ["8"] * 4
     assert account["together"]["epsilon"] == "1/2"
-    shown = pgsr("status", cwd=virginia)
-    assert "household-sizes/synthetic-1" in shown.stdout
+    shown = pgsr("status", cwd=published.folder)
+    assert NAME in shown.stdout
 
 
 def test_prefect_keeps_run_names_stages_and_an_artifact_with_the_plan(
-    pgsr: Pgsr, virginia: Path
+    pgsr: Pgsr, published: Published
 ) -> None:
-    import sqlite3
-
-    pgsr.json("release", "product.yaml", cwd=virginia)
     database = Path(pgsr.environment["PREFECT_HOME"]) / "prefect.db"
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
         runs = {name for (name,) in connection.execute("SELECT name FROM flow_run")}
         stages = {name for (name,) in connection.execute("SELECT name FROM task_run")}
         artifacts = [str(data) for (data,) in connection.execute("SELECT data FROM artifact")]
-    assert "household-sizes/synthetic-1" in runs
+    assert NAME in runs
     assert {"ingest", "cumulative", "noise", "isotonic", "cpwl", "margins"} <= stages
     assert {"validate", "publish"} <= stages
     assert any("expected error of a cell" in text for text in artifacts)
@@ -170,8 +223,8 @@ def test_a_date_template_names_the_release_and_finds_the_source(pgsr: Pgsr, virg
     edit(configuration, "release: synthetic-1", 'release: "{date:%Y}-Q{quarter}"')
     edit(configuration, "persons: persons/*.parquet", 'persons: "{date:%Y}/*.parquet"')
     (virginia / "persons").rename(virginia / "2026")
-    outcome = pgsr.json("release", "product.yaml", "--date", "2026-08-15", cwd=virginia)
-    assert outcome["release"] == "household-sizes/2026-Q3"
+    plan = pgsr.json("check", "product.yaml", "--date", "2026-08-15", cwd=virginia)
+    assert plan["release"] == "household-sizes/2026-Q3"
     missing = pgsr("check", "product.yaml", "--date", "2027-08-15", cwd=virginia)
     assert missing.returncode == 2
 

@@ -205,6 +205,13 @@ def test_a_listed_split_adds_up_to_exactly_one(tmp_path, split, expected):
         assert configuration(tmp_path, text).privacy.split == expected
 
 
+def test_a_split_that_is_no_word_is_told_every_form_that_it_may_have(tmp_path):
+    text = changed(privacy="{epsilon: 1, split: optimize}")
+    [(line, key, message)] = problems(tmp_path, text)
+    assert (line, key) == (10, "privacy.split")
+    assert all(form in message for form in ("uniform", "optimise", "one share a level", "weights"))
+
+
 @pytest.mark.parametrize(
     ("split", "keys"),
     [

@@ -176,12 +176,16 @@ def test_a_release_that_was_not_published_is_not_withdrawn(office: Path) -> None
 
 def test_a_notice_needs_a_key_and_a_reason(office: Path, tmp_path: Path) -> None:
     edit(office, "  signing_key: release.key\n", "")
-    edit(office, "release: synthetic-1", "release: unsigned")
-    unsigned = prepare(office / "product.yaml", slot=SLOT)
-    with pytest.raises(NoKeyToWithdraw, match="--key"):
-        key_for(unsigned, None)
+    edit(office, "release: synthetic-1", "release: unnamed")
+    unnamed = prepare(office / "product.yaml", slot=SLOT)
+    own = key_for(unnamed, None)
+    assert key_for(unnamed, None).public == own.public
+    assert own.public != read_public_key(office / "release.key.pub")
     other = create_key(tmp_path / "other.key")
-    assert key_for(unsigned, other.private).public.keyid == other.keyid
+    assert key_for(unnamed, other.private).public.keyid == other.keyid
+    edit(office, "release: unnamed", "simulate: true\nseed: 1\nrelease: simulated")
+    with pytest.raises(NoKeyToWithdraw, match="--key"):
+        key_for(prepare(office / "product.yaml", slot=SLOT), None)
     for reason in ("", "  \n ", "two\nlines", "\x1b[2J", "x" * 1001):
         with pytest.raises(UnusableReason):
             withdrawn(office, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tasks.keys import (
     NoPassphrase,
     create_key,
     needs_passphrase,
+    own_key,
     passphrase_from_environment,
     public_path,
     read_private_key,
@@ -165,3 +167,15 @@ def test_the_passphrase_comes_from_the_environment_and_is_never_quoted(
 
 def test_the_public_half_stands_beside_the_private_one() -> None:
     assert public_path(Path("keys/release.key")) == Path("keys/release.key.pub")
+
+
+def test_an_installation_makes_its_key_once_and_alone_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "signing.key"
+    with ThreadPoolExecutor(8) as together:
+        made = list(together.map(own_key, [path] * 8))
+    assert len({key.public.keyid for key in made}) == 1
+    assert mode(path) == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == ["signing.key"]
+    path.chmod(0o640)
+    with pytest.raises(LooseKey):
+        own_key(path)
