@@ -38,23 +38,23 @@ def run(effort: Effort) -> Iterator[Row]:
             office.start_worker(machine)
         slots = [FIRST_SLOT + timedelta(days=number) for number in range(rounds)]
         ended: Counter[str] = Counter()
-        for slot in slots:
-            ended += _race(office, slot, seconds=ROUND_SECONDS * effort.patience)
-        due = {configuration: _releases(configuration, slots)}
         diary = Diary()
+        for slot in slots:
+            ended += _race(office, slot, diary, seconds=ROUND_SECONDS * effort.patience)
+        due = {configuration: _releases(configuration, slots)}
         settle(office, diary, seconds=ROUND_SECONDS * effort.patience)
         violations = list(wrong(office, due))
         database = office.postgresql.describe()
     yield Row(
         f"{WORKERS} workers start the same release at the same time, {rounds} rounds; {database}",
-        f"{ended['COMPLETED']} of {ended.total()} runs completed, the others were refused; "
+        f"runs: {', '.join(f'{n} {state.lower()}' for state, n in ended.most_common())}; "
         f"{diary.resumed} resumed by hand; {len(violations)} violations",
         "every release once: published, verified, charged; nothing else exists",
         violations,
     )
 
 
-def _race(office: Office, slot: datetime, *, seconds: float) -> Counter[str]:
+def _race(office: Office, slot: datetime, diary: Diary, *, seconds: float) -> Counter[str]:
     """Ask for the same slot twice and wait for both runs; says how they ended."""
     [deployment] = office.ask("deployments/filter")
     place = f"deployments/{deployment['id']}/create_flow_run"
@@ -63,12 +63,15 @@ def _race(office: Office, slot: datetime, *, seconds: float) -> Counter[str]:
         for _ in range(WORKERS)
     ]
     deadline = time.monotonic() + seconds
+    runs = []
     while time.monotonic() < deadline:
-        states = Counter(_state(run) for run in office.flow_runs() if run["id"] in asked)
-        if not states.keys() & {"SCHEDULED", "PENDING", "RUNNING"}:
-            return states
+        runs = [run for run in office.flow_runs() if run["id"] in asked]
+        if not {_state(run) for run in runs} & {"SCHEDULED", "PENDING", "RUNNING"}:
+            break
         time.sleep(POLL_SECONDS)
-    return states
+    for run in runs:
+        diary.note(f"{slot:%Y-%m-%d}: {_state(run)} {run['state']['message'] or ''}")
+    return Counter(_state(run) for run in runs)
 
 
 def _state(run: dict[str, Any]) -> str:
