@@ -12,23 +12,35 @@ from typing import Any
 
 import duckdb
 
+from tests.flows.warm_process import run_warm
+
 CHECKS = (Path(__file__).parent / "independent_checks.sql").read_text()
 PROCESS_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Pgsr:
-    """The `pgsr` command in a process of its own."""
+    """The `pgsr` command in a process of its own.
+
+    Attributes:
+        environment: what is added to this process's.
+        warm: whether it starts with the libraries imported, with the settings of the session.
+    """
 
     environment: dict[str, str]
+    warm: bool = False
 
     def __call__(
         self, *arguments: str | Path, cwd: Path, **environment: str
     ) -> subprocess.CompletedProcess[str]:
+        command = [str(argument) for argument in arguments]
+        everything = {**os.environ, **self.environment, **environment}
+        if self.warm:
+            return run_warm(command, cwd=cwd, environment=everything, timeout=PROCESS_SECONDS)
         return subprocess.run(
-            [sys.executable, "-m", "flows", *map(str, arguments)],
+            [sys.executable, "-m", "flows", *command],
             cwd=cwd,
-            env={**os.environ, **self.environment, **environment},
+            env=everything,
             capture_output=True,
             text=True,
             timeout=PROCESS_SECONDS,

@@ -14,7 +14,7 @@ from tests.flows.commandline import Pgsr
 @pytest.fixture
 def pgsr(prefect_server: dict[str, str]) -> Pgsr:
     """The command line, with the session's Prefect server."""
-    return Pgsr(prefect_server)
+    return Pgsr(prefect_server, warm=True)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def released(
 ) -> Office:
     folder = tmp_path_factory.mktemp("office") / "office"
     shutil.copytree(virginia_population, folder)
-    office = Office(folder, Pgsr(prefect_server))
+    office = Office(folder, Pgsr(prefect_server, warm=True))
     before = os.umask(0)
     try:
         assert office("keys", "new", "release.key").returncode == 0

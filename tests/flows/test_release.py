@@ -44,7 +44,9 @@ def first(
 ) -> Published:
     folder = tmp_path_factory.mktemp("released") / "virginia"
     shutil.copytree(virginia_population, folder)
-    return Published(folder, Pgsr(prefect_server).json("release", "product.yaml", cwd=folder))
+    return Published(
+        folder, Pgsr(prefect_server, warm=True).json("release", "product.yaml", cwd=folder)
+    )
 
 
 @pytest.fixture
