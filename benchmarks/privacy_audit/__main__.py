@@ -27,6 +27,7 @@ from benchmarks.privacy_audit.matrix import (
 )
 from benchmarks.privacy_audit.rounds import TESTS
 from benchmarks.privacy_audit.verdicts import ALARM
+from pgsr_core.noise.catalogue import ReleaseSampler
 
 FILE_WIDTH = 180
 WORKERS = 2
@@ -87,8 +88,7 @@ def _matches(name: str, patterns: list[str] | None) -> bool:
 
 def _run(chosen: Sequence[Subject], *, quick: bool) -> list[Row]:
     """All rounds, two at a time, each process with one thread."""
-    sound, planted = (QUICK_SOUND_ROUNDS, QUICK_BUG_ROUNDS) if quick else (SOUND_ROUNDS, BUG_ROUNDS)
-    rounds = [s for s in chosen for _ in range(planted if s.bug else sound)]
+    rounds = [s for s in chosen for _ in range(_rounds(s, quick=quick))]
     rows = {subject: Row(subject) for subject in chosen}
     spawn = multiprocessing.get_context("spawn")
     with (
@@ -99,6 +99,13 @@ def _run(chosen: Sequence[Subject], *, quick: bool) -> list[Row]:
         for subject, said in zip(_with_progress(rounds), verdicts, strict=True):
             rows[subject].note(said)
     return list(rows.values())
+
+
+def _rounds(subject: Subject, *, quick: bool) -> int:
+    if subject.bug:
+        return QUICK_BUG_ROUNDS if quick else BUG_ROUNDS
+    sound = QUICK_SOUND_ROUNDS if quick else SOUND_ROUNDS
+    return sound if subject.sampler is ReleaseSampler.OPENDP else sound // 2
 
 
 def _with_progress(rounds: Sequence[Subject]) -> Iterator[Subject]:

@@ -167,8 +167,11 @@ def _walk_all(
         found = _walk(tree.first_child, small, noisy, counts, start, stop, squares[part])
         return _Findings(*found)
 
-    with ThreadPoolExecutor(max_workers=numba.get_num_threads()) as workers:
-        return list(workers.map(walk, range(len(starts)))), squares
+    parts, threads = range(len(starts)), numba.get_num_threads()
+    if min(len(parts), threads) == 1:  # starting a thread takes longer than a small table
+        return [walk(part) for part in parts], squares
+    with ThreadPoolExecutor(max_workers=threads) as workers:
+        return list(workers.map(walk, parts)), squares
 
 
 def _is_feasible(tree: RegionTree, counts: Int, walks: list[_Findings], groups: int) -> bool:
