@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pgsr_core.postprocessing.global_projection import GlobalProjection
 from pgsr_core.postprocessing.protocol import Query, Step
 from pgsr_core.postprocessing.steps import (
     ConsistentCounts,
     ConsistentCountsFromCumulative,
-    GlobalProjection,
     LocalIsotonicFix,
 )
 
@@ -49,7 +49,7 @@ DIRECT = Mechanism(
 )
 GLOBAL = Mechanism(
     name="global",
-    notation="global projection",
+    notation="shrunk global projection",
     query=Query.CUMULATIVE,
     steps=(GlobalProjection(),),
     keeps_region_totals=True,

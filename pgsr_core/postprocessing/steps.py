@@ -84,42 +84,6 @@ class ConsistentCounts:
 
 
 @dataclass(frozen=True)
-class GlobalProjection:
-    """All regions and sizes at once: the cumulative program (C1)–(C4), then exact integers.
-
-    Beyond the papers: monotone, consistent and, where the number of groups of each region is
-    public, faithful in every region. Levels weigh by the precision of their measurements,
-    1/scale². The rounding is exact whatever the residual of the projection is; a projection that
-    did not converge is a valid release that is less accurate than it could be, and its residual
-    goes on record.
-    """
-
-    name: str = "global"
-
-    def __call__(self, values: Int, facts: PublicFacts) -> StepResult:
-        """See Step."""
-        from pgsr_core.solvers.projection import project, round_consistently
-
-        tree, groups, by_region = facts.tree, facts.groups, facts.groups_by_region
-        weights = [float((max(facts.scales) / scale) ** 2) for scale in facts.scales]
-        projection = project(
-            tree, values, groups=groups, groups_by_region=by_region, level_weights=weights or None
-        )
-        cumulative = round_consistently(
-            tree, projection.values, groups=groups, groups_by_region=by_region
-        )
-        return StepResult(
-            values=counts_from_cumulative(cumulative, facts),
-            certificate={
-                "residual": projection.residual,
-                "newton_steps": projection.newton_steps,
-                "consistent": bool(np.array_equal(tree.children_sums(cumulative), cumulative)),
-                "non_increasing": bool(np.all(cumulative[:, :-1] >= cumulative[:, 1:])),
-            },
-        )
-
-
-@dataclass(frozen=True)
 class ConsistentCountsFromCumulative:
     """The same optimum over the counts that fitted cumulative counts imply (line 5)."""
 

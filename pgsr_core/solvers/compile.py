@@ -22,6 +22,7 @@ from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.solvers import cpwl
 from pgsr_core.solvers.isotonic import isotonic_integers
 from pgsr_core.solvers.projection import project, round_consistently
+from pgsr_core.solvers.shrinkage import shrink
 
 
 def compile_consistency() -> None:
@@ -39,6 +40,20 @@ def compile_cumulative() -> None:
     total = int(groups[0])
     fitted = project(tree, noisy, groups=total, groups_by_region=groups).values
     round_consistently(tree, fitted, groups=total, groups_by_region=groups)
+
+
+def compile_shrinkage() -> None:
+    """The estimates that are projected, with public totals and without."""
+    tree, noisy = _example()
+    groups = tree.aggregate(np.where(tree.is_leaf, 10, 0))
+    for by_region in (groups, None):
+        shrink(
+            tree,
+            noisy,
+            groups=int(groups[0]),
+            groups_by_region=by_region,
+            scales=[2.0] * tree.levels,
+        )
 
 
 def compile_noise() -> None:
@@ -60,6 +75,7 @@ def compile_margins() -> None:
 COMPILERS: tuple[Callable[[], None], ...] = (
     compile_consistency,
     compile_cumulative,
+    compile_shrinkage,
     compile_noise,
     compile_margins,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -111,12 +112,14 @@ def test_counts_are_non_negative_consistent_and_add_up_to_g(
 
 @pytest.mark.parametrize("from_data", [False, True], ids=["unit-table", "from-data"])
 @pytest.mark.parametrize("name", sorted(MECHANISMS))
-def test_without_noise_the_truth_comes_back(name, from_data):
+@pytest.mark.parametrize("scales", [(), (Fraction(1, 1000),)], ids=["exact", "hardly-any-noise"])
+def test_without_noise_the_truth_comes_back(name, from_data, scales):
     generator = np.random.default_rng(11)
     tree = random_tree(generator, 12)
     smallest = 1 if from_data else 0
     truth = random_truth(generator, tree, smallest_size=smallest, largest_size=5, most=20)
     facts = facts_of(tree, truth, from_data=from_data, largest_size=5)
+    facts = replace(facts, scales=scales * tree.levels)
     mechanism = MECHANISMS[name]
     measured = (
         cumulative_from_counts(truth, largest_size=5)

@@ -241,7 +241,7 @@ def random_origin(mechanism: Mechanism, *, seed: int) -> Origin:
 RELEASED = {
     "cumulative": "cd2842d63678b917a36c520570d16d5fb3bb55bec1466958181f53644e4b0c29",
     "direct": "c5616ce9ed31808876686af6db4204082f71d7d98dd9488bb1adac4bbdf2ea6b",
-    "global": "5f0da4a75f076a9fc43be9d80a05d2cc806811e0c930e2ac20f16274e310ab18",
+    "global": "06bb658b8b7f7c4a090156de02d3469a765a6d1dc8c70f57cf5d2c49e43d9a00",
 }
 
 
