@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import MappingProxyType
 
+from pgsr_core.postprocessing.exact_programs import (
+    ConstraintTables,
+    ExactCounts,
+    ExactCumulative,
+    refuse_too_large,
+)
 from pgsr_core.postprocessing.global_projection import GlobalProjection
 from pgsr_core.postprocessing.protocol import Query, Step
+from pgsr_core.postprocessing.relaxations import RelaxedCounts, RelaxedCumulative
 from pgsr_core.postprocessing.steps import (
     ConsistentCounts,
     ConsistentCountsFromCumulative,
     LocalIsotonicFix,
 )
+from pgsr_core.solvers.generic.errors import SolverMissing
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Mechanism:
         steps: post-processing, in order; the last one yields the counts to publish.
         keeps_region_totals: whether G_r is kept in every region (where it is public), or only
             G at every level.
+        requires: the package of a generic solver that it cannot do without, of an optional extra.
     """
 
     name: str
@@ -36,6 +46,23 @@ class Mechanism:
     query: Query
     steps: tuple[Step, ...]
     keeps_region_totals: bool = False
+    requires: str | None = None
+
+    def refuse_if_out_of_reach(self, *, cells: int) -> None:
+        """Refuse before anything is spent what the mechanism's solver could not do afterwards.
+
+        Args:
+            cells: how many numbers are measured.
+
+        Raises:
+            SolverMissing: its solver is not installed.
+            TooLargeForSolver: there are more cells than its solver is given.
+        """
+        if self.requires is None:
+            return
+        if find_spec(self.requires) is None:
+            raise SolverMissing(package=self.requires, reason="it is not installed")
+        refuse_too_large(cells)
 
 
 CUMULATIVE = Mechanism(
@@ -54,7 +81,65 @@ GLOBAL = Mechanism(
     steps=(GlobalProjection(),),
     keeps_region_totals=True,
 )
+EXACT_COUNTS = Mechanism(
+    name="exact-counts",
+    notation="M_H",
+    query=Query.COUNTS,
+    steps=(ExactCounts(),),
+    requires="pyscipopt",
+)
+CONSTRAINT_TABLES = Mechanism(
+    name="constraint-tables",
+    notation="M_dp^OP",
+    query=Query.COUNTS,
+    steps=(ConstraintTables(),),
+    requires="ortools",
+)
+EXACT_CUMULATIVE = Mechanism(
+    name="exact-cumulative",
+    notation="M_c",
+    query=Query.CUMULATIVE,
+    steps=(ExactCumulative(),),
+    keeps_region_totals=True,
+    requires="pyscipopt",
+)
 
 MECHANISMS: Mapping[str, Mechanism] = MappingProxyType(
-    {mechanism.name: mechanism for mechanism in (CUMULATIVE, DIRECT, GLOBAL)}
+    {
+        mechanism.name: mechanism
+        for mechanism in (
+            CUMULATIVE,
+            DIRECT,
+            GLOBAL,
+            EXACT_COUNTS,
+            CONSTRAINT_TABLES,
+            EXACT_CUMULATIVE,
+        )
+    }
 )
+
+# Rounded cell by cell, regions do not add up: these can be compared, and publish nothing.
+RELAXED_COUNTS = Mechanism(
+    name="relaxed-counts", notation="M_H^r", query=Query.COUNTS, steps=(RelaxedCounts(),)
+)
+RELAXED_CUMULATIVE = Mechanism(
+    name="relaxed-cumulative",
+    notation="M_c^r",
+    query=Query.CUMULATIVE,
+    steps=(RelaxedCumulative(),),
+)
+RELAXED: Mapping[str, Mechanism] = MappingProxyType(
+    {mechanism.name: mechanism for mechanism in (RELAXED_COUNTS, RELAXED_CUMULATIVE)}
+)
+
+
+def why_not(name: str) -> str:
+    """Say why nothing can be published with a mechanism of a name that is not in MECHANISMS."""
+    if name in RELAXED:
+        instead = "direct" if RELAXED[name].query is Query.COUNTS else "cumulative or global"
+        return (
+            f"{name} ({RELAXED[name].notation}) rounds each count by itself, so regions do not add "
+            f"up, and nothing can be published with it; take {instead}, which solves the same "
+            "problem in integers"
+        )
+    return f"must be one of {', '.join(sorted(MECHANISMS))}"

@@ -1,147 +1,40 @@
-"""What is compared: one Protocol for mechanisms and peers, and how a mechanism becomes one."""
+"""Whatever is compared, by name: the papers' seven mechanisms, the product's own, and peers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from types import MappingProxyType
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from pgsr_core.evaluation.kuo import KuoHc, KuoHg
+from pgsr_core.evaluation.peers import Plain, TopDown
+from pgsr_core.evaluation.protocol import (
+    Answer,
+    Contender,
+    Int,
+    NotApplicable,
+    Setting,
+    Split,
+    TimedOut,
+    level_scales,
+    measured,
+    uniform,
+)
+from pgsr_core.mechanisms import MECHANISMS, RELAXED, Mechanism
+from pgsr_core.postprocessing.exact_programs import TimeLimited
+from pgsr_core.postprocessing.protocol import PublicFacts
+from pgsr_core.solvers.generic.errors import SolverTimedOut, TooLargeForSolver
 
-from pgsr_core.budget import split_over_levels
-from pgsr_core.errors import PgsrError
-from pgsr_core.evaluation.datasets import EvaluationData
-from pgsr_core.mechanisms import MECHANISMS, Mechanism
-from pgsr_core.noise.seeded import SeededSampler
-from pgsr_core.postprocessing.protocol import Query
-from pgsr_core.postprocessing.steps import cumulative_from_counts
-from pgsr_core.sensitivity import Neighbours, l1_sensitivity
-
-Int = NDArray[np.int64]
-Split = Callable[[Sequence[int]], Sequence[Fraction] | None]
-"""Measured cells by level → shares of ε by level, or None for equal ones."""
-
-
-class TimedOut(PgsrError):
-    """A contender had no answer within its time limit."""
-
-    def __init__(self, *, contender: str, time_limit: float) -> None:
-        self.contender = contender
-        self.time_limit = time_limit
-        super().__init__(
-            f"{contender} found no answer within {time_limit:g} s. "
-            "Remedy: allow more time, or take smaller data."
-        )
-
-
-class NotApplicable(PgsrError):
-    """A contender cannot be run on such data at all."""
-
-    def __init__(self, *, contender: str, reason: str) -> None:
-        self.contender = contender
-        self.reason = reason
-        super().__init__(f"{contender} cannot be run: {reason}. Remedy: take smaller data.")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is asked of a contender.
-
-    Attributes:
-        data: the truth to measure.
-        epsilon: the budget of all levels together.
-        seed: decides on everything random.
-        time_limit: seconds for the post-processing.
-    """
-
-    data: EvaluationData
-    epsilon: Fraction
-    seed: int
-    time_limit: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a contender would publish.
-
-    Attributes:
-        values: regions × published sizes, integers.
-        seconds: how long the post-processing took (noise and truth excluded).
-        optimal: False where it was stopped at the time limit with a feasible answer.
-    """
-
-    values: Int
-    seconds: float
-    optimal: bool = True
-
-
-class Contender(Protocol):
-    """Something that measures a truth with noise and turns that into counts."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def notation(self) -> str:
-        """As in the literature."""
-        ...
-
-    @property
-    def consistent(self) -> bool:
-        """Whether it claims that no constraint is violated."""
-        ...
-
-    def __call__(self, setting: Setting) -> Answer:
-        """Measure and post-process.
-
-        Raises:
-            TimedOut: no answer within the time limit.
-            NotApplicable: the data are too large to begin.
-        """
-        ...
-
-
-def uniform(cells: Sequence[int]) -> None:
-    """The papers' split: the same ε for every level."""
-    del cells
-
-
-def level_scales(setting: Setting, query: Query, *, split: Split = uniform) -> tuple[Fraction, ...]:
-    """The scale of each level's noise, root first.
-
-    One record adds 1 to its unit (Z = 1), and neighbours differ by one record added or removed:
-    as in the papers.
-    """
-    data = setting.data
-    columns = len(query.measured_sizes(data.facts().sizes))
-    cells = [int(regions) * columns for regions in np.diff(data.tree.level_start)]
-    parts = split_over_levels(setting.epsilon, levels=data.tree.levels, shares=split(cells))
-    sensitivity = l1_sensitivity(
-        query,
-        neighbours=Neighbours.ADD_REMOVE,
-        largest_contribution=1,
-        largest_size=data.largest_size,
-        units_from_data=data.empty_units is None,
-    )
-    return tuple(sensitivity / part for part in parts)
-
-
-def measured(setting: Setting, query: Query, scales: Sequence[Fraction]) -> Int:
-    """The noisy answers to a query, levels in order from the root on: the same for one seed."""
-    data, start = setting.data, setting.data.tree.level_start
-    truth = data.truth
-    if query is Query.CUMULATIVE:
-        truth = cumulative_from_counts(truth, largest_size=data.largest_size)
-    sampler = SeededSampler(np.random.default_rng(setting.seed))
-    noisy = np.empty_like(truth)
-    for level, scale in enumerate(scales):
-        rows = slice(start[level], start[level + 1])
-        noisy[rows] = sampler.add_noise(truth[rows], scale=scale)
-    return noisy
+__all__ = [
+    "CONTENDERS",
+    "Answer",
+    "Contender",
+    "MechanismContender",
+    "NotApplicable",
+    "Setting",
+    "TimedOut",
+]
 
 
 @dataclass(frozen=True)
@@ -166,14 +59,31 @@ class MechanismContender:
         """See Contender."""
         query = self.mechanism.query
         scales = level_scales(setting, query, split=self.split)
-        values = measured(setting, query, scales)
+        noisy = measured(setting, query, scales)
         facts = setting.data.facts(scales)
         begun = time.perf_counter()
-        for step in self.mechanism.steps:
-            values = step(values, facts).values
+        try:
+            values = self._post_processed(noisy, facts, setting.time_limit)
+        except SolverTimedOut as error:
+            raise TimedOut(contender=self.name, time_limit=error.time_limit) from error
+        except TooLargeForSolver as error:
+            reason = f"{error.number} {error.of} are more than {error.most}"
+            raise NotApplicable(contender=self.name, reason=reason) from error
         return Answer(values=values, seconds=time.perf_counter() - begun)
 
+    def _post_processed(self, values: Int, facts: PublicFacts, time_limit: float) -> Int:
+        for step in self.mechanism.steps:
+            limited = step.within(time_limit) if isinstance(step, TimeLimited) else step
+            values = limited(values, facts).values
+        return values
 
-CONTENDERS: Mapping[str, Contender] = MappingProxyType(
-    {name: MechanismContender(mechanism) for name, mechanism in MECHANISMS.items()}
+
+_ALL: tuple[Contender, ...] = (
+    *(MechanismContender(mechanism) for mechanism in MECHANISMS.values()),
+    *(MechanismContender(mechanism, consistent=False) for mechanism in RELAXED.values()),
+    KuoHc(),
+    KuoHg(),
+    TopDown(),
+    Plain(),
 )
+CONTENDERS: Mapping[str, Contender] = MappingProxyType({each.name: each for each in _ALL})

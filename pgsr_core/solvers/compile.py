@@ -13,6 +13,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from pgsr_core.evaluation.kuo import matched_from_the_root
+from pgsr_core.evaluation.matching import least_absolute_fit, pool_rising
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.margins.intervals import confidence_intervals
 from pgsr_core.margins.simulation import typical_half_widths
@@ -72,12 +74,22 @@ def compile_margins() -> None:
     typical_half_widths(nothing, facts, counts, seed="", repetitions=1)
 
 
+def compile_peers() -> None:
+    """The fits and the matching of the peers in evaluations."""
+    tree, noisy = _example()
+    counts = tree.aggregate(np.where(tree.is_leaf[:, None], np.abs(noisy), 0))
+    least_absolute_fit(noisy, counts.sum(axis=1))
+    pool_rising(noisy[0], noisy[1].copy(), noisy[2].copy(), -1)
+    matched_from_the_root(tree, counts, np.ones(tree.regions))
+
+
 COMPILERS: tuple[Callable[[], None], ...] = (
     compile_consistency,
     compile_cumulative,
     compile_shrinkage,
     compile_noise,
     compile_margins,
+    compile_peers,
 )
 
 

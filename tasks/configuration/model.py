@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from pgsr_core.mechanisms import MECHANISMS
+from pgsr_core.mechanisms import MECHANISMS, why_not
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
 from tasks.configuration.alerts import Alerts
@@ -268,7 +268,7 @@ class Configuration(Section):
     @classmethod
     def _mechanism(cls, name: str) -> str:
         if name not in MECHANISMS:
-            raise ValueError(f"must be one of {', '.join(sorted(MECHANISMS))}")
+            raise ValueError(why_not(name))
         return name
 
     @field_validator("replaces")

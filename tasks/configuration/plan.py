@@ -233,6 +233,9 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         if levels is not None and max(level.scale for level in levels) > LARGEST_SCALE:
             too_small = f"is so small that the noise would have a scale above {LARGEST_SCALE}"
             problems.append(loaded.problem(("privacy", "epsilon"), too_small))
+        cells = tree.regions * _columns(configuration)
+        mechanism = MECHANISMS[configuration.mechanism]
+        attempt(("mechanism",), lambda: mechanism.refuse_if_out_of_reach(cells=cells))
     elif not configuration.units_from_data:
         # Without the tree the units cannot be checked, but whether they are there can.
         table = [configuration.units]

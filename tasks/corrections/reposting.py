@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from pgsr_core.errors import PgsrError, Refused
-from pgsr_core.mechanisms import MECHANISMS
+from pgsr_core.mechanisms import MECHANISMS, why_not
 from tasks.configuration.model import identifier
 from tasks.configuration.plan import Planned, ReleasePlan
 from tasks.corrections.replacement import was_published
@@ -72,14 +72,15 @@ def prepare_repost(source: RunRef, *, release: str, mechanism: str | None = None
 def _plan(run: Run, *, release: str, mechanism: str) -> ReleasePlan:
     """The earlier plan under a new name; all that the measurements depend on stays."""
     if mechanism not in MECHANISMS:
-        known = ", ".join(sorted(MECHANISMS))
-        raise UnusableName(f"there is no mechanism of that name. Remedy: use one of {known}.")
+        raise UnusableName(f"mechanism: {why_not(mechanism)}. Remedy: name another one.")
     try:
         identifier(release)
     except ValueError as error:
         raise UnusableName(f"the new release's name {error}. Remedy: choose another one.") from None
     if MECHANISMS[mechanism].query is not run.plan.mechanism.query:
         raise NeedsOtherMeasurements(mechanism=mechanism, source=run)
+    cells = sum(level.cells for level in run.plan.levels)
+    MECHANISMS[mechanism].refuse_if_out_of_reach(cells=cells)
     source = run.ref
     replaces = source.release if was_published(run.ledger, source.product, source.release) else None
     changes = {

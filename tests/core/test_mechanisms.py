@@ -10,14 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pgsr_core import mechanisms
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.postprocessing.protocol import PublicFacts, Query
 from pgsr_core.postprocessing.steps import (
     LocalIsotonicFix,
     counts_from_cumulative,
     cumulative_from_counts,
 )
+
+# Generic solvers take tables of any size or noise only in principle; they have tests of their own.
+MECHANISMS = {
+    name: known for name, known in mechanisms.MECHANISMS.items() if known.requires is None
+}
 
 
 def random_tree(generator, regions):
@@ -185,10 +190,11 @@ def test_the_isotonic_fix_yields_counts_that_are_not_negative(seed, from_data):
 
 
 def test_mechanisms_are_known_by_their_own_names_and_the_last_step_yields_the_counts():
-    assert all(name == mechanism.name for name, mechanism in MECHANISMS.items())
-    for mechanism in MECHANISMS.values():
+    every = {**mechanisms.MECHANISMS, **mechanisms.RELAXED}
+    assert all(name == mechanism.name for name, mechanism in every.items())
+    for mechanism in every.values():
         names = [step.name for step in mechanism.steps]
         assert names
         assert len(set(names)) == len(names)
     with pytest.raises(TypeError):
-        MECHANISMS["other"] = None
+        mechanisms.MECHANISMS["other"] = None

@@ -316,6 +316,18 @@ def test_an_unknown_key_is_named_with_its_line_whatever_it_is_called(tmp_path, k
     assert (line, named, message) == (13, key, "is not a key of a configuration")
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"), [("relaxed-counts", "direct"), ("relaxed-cumulative", "cumulative")]
+)
+def test_a_mechanism_that_breaks_consistency_is_refused_and_told_what_to_take(
+    tmp_path, name, instead
+):
+    line, key, message = only_problem(tmp_path, changed(mechanism=name))
+    assert (line, key) == (11, "mechanism")
+    assert "do not add up" in message
+    assert f"take {instead}" in message
+
+
 def test_a_key_that_stands_twice_is_refused_not_silently_replaced(tmp_path):
     line, key, message = only_problem(tmp_path, VALID + "mechanism: direct\n")
     assert (line, key) == (13, "mechanism")

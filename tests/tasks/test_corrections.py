@@ -349,9 +349,15 @@ def test_a_repost_that_stopped_goes_on_from_its_plan_alone(
 
 
 def test_a_mechanism_that_measures_something_else_is_refused(office: Path) -> None:
-    with pytest.raises(NeedsOtherMeasurements, match="Remedy: use cumulative or global"):
+    with pytest.raises(
+        NeedsOtherMeasurements, match="use cumulative or exact-cumulative or global"
+    ):
         prepare_repost(ref(office), release="revised", mechanism="direct")
-    for release, mechanism in (("revised", "unknown"), ("../revised", None)):
+    for release, mechanism in (
+        ("revised", "unknown"),
+        ("revised", "relaxed-cumulative"),
+        ("../revised", None),
+    ):
         with pytest.raises(UnusableName):
             prepare_repost(ref(office), release=release, mechanism=mechanism)
     assert not [e for e in ledger(office).timeline() if e.kind == "reposted"]

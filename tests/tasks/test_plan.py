@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from datetime import date
 from fractions import Fraction
 from types import MappingProxyType
@@ -291,6 +292,16 @@ def test_what_the_ledger_is_told_explains_the_charge_to_the_accountant(
     assert release.measured is not None
     assert release.measured.scales == decided.scales
     assert release.measured.query == decided.mechanism.query
+
+
+def test_a_mechanism_whose_solver_is_missing_or_too_slow_is_refused_with_its_line(
+    folder, monkeypatch
+):
+    assert planned(folder, mechanism="exact-counts").plan.mechanism.notation == "M_H"
+    sizes = "{max: 100000}"
+    assert set(problems(folder, mechanism="exact-counts", sizes=sizes).values()) == {"mechanism"}
+    monkeypatch.setitem(sys.modules, "pyscipopt", None)
+    assert set(problems(folder, mechanism="exact-counts").values()) == {"mechanism"}
 
 
 # --- the measurement key --------------------------------------------------------------------

@@ -16,6 +16,16 @@ from tasks.publication.report.levels import MOST_ROWS, size_label
 from tasks.publication.report.reading import Int, ReportTables
 from tasks.publication.statement import in_words
 
+_NEAREST_COUNTS = (
+    "Make the tree add up",
+    "Of all whole, non-negative counts that add up along the tree and to the number of groups "
+    "in all, the ones nearest to the numbers before are found, exactly, and released.",
+)
+_ALL_AT_ONCE = (
+    "Make everything fit at once",
+    "Of all whole numbers that never rise with the size and add up along the tree, those "
+    "nearest to the measurements of all regions together are found, and released.",
+)
 _STEPS: Mapping[str, tuple[str, str]] = {
     "isotonic": (
         "Put in order",
@@ -23,22 +33,17 @@ _STEPS: Mapping[str, tuple[str, str]] = {
         "itself, the nearest numbers that never rise are taken (isotonic regression), within "
         "what is possible.",
     ),
-    "cpwl": (
-        "Make the tree add up",
-        "Of all whole, non-negative counts that add up along the tree and to the number of groups "
-        "in all, the ones nearest to the numbers before are found, exactly, and released.",
-    ),
+    "cpwl": _NEAREST_COUNTS,
+    "exact-counts": _NEAREST_COUNTS,
+    "constraint-tables": _NEAREST_COUNTS,
     "margins": (
         "Tell how far off the counts may be",
         "For every count an interval is computed that holds the true number with 90 and 95 % "
         "confidence; and the whole release is simulated on its own result, to see how far "
         "the counts of a level typically stray. Neither costs any privacy.",
     ),
-    "global": (
-        "Make everything fit at once",
-        "Of all whole numbers that never rise with the size and add up along the tree, those "
-        "nearest to the measurements of all regions together are found, and released.",
-    ),
+    "global": _ALL_AT_ONCE,
+    "exact-cumulative": _ALL_AT_ONCE,
 }
 
 
