@@ -2,13 +2,13 @@
 
 Each region is estimated by itself, by one of two methods:
 
-- Hc: cumulative counts with noise, made monotone in L1 (their section 4.3);
-- Hg: the sizes of all groups, sorted, with noise, made monotone in L2 (section 4.2).
+- Hc: cumulative counts with noise, made monotone in L1;
+- Hg: the sizes of all groups, sorted, with noise, made monotone in L2.
 
 Then, from the root down, the groups of a region are matched with those of its children, and each
-pair's estimates are averaged by their variances (section 5). The leaves' histograms are the result;
-all others are their sums. Written from the description, with the settings that its authors
-recommend: L1 for Hc, L2 for Hg, an equal share of ε for every level.
+pair's estimates are averaged by their variances. The leaves' histograms are the result; all others
+are their sums. Written from the description, with the settings that its authors recommend: L1 for
+Hc, L2 for Hg, an equal share of ε for every level.
 
 Their model has the number of groups of every region public. Where a data set has units from the
 data, they are given those numbers all the same: more than a mechanism of the product gets there.

@@ -30,7 +30,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class TopDown:
-    """In the manner of the TopDown algorithm of the US Census (Abowd et al. 2022, section 4).
+    """In the manner of the TopDown algorithm of the 2020 US Census (Abowd et al. 2022).
 
     The root's counts are fixed first; then, family by family, the children's. Each time the
     non-negative real numbers nearest to the noisy counts that add up to what is fixed are found,

@@ -1,4 +1,4 @@
-"""Releases by generic solvers, stage by stage: published with a proof, or not at all."""
+"""A release by a generic solver, stage by stage: published with a proof, or not at all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import pytest
 from pgsr_core.solvers.generic import quadratic
 from pgsr_core.solvers.generic.errors import SolverTimedOut
 from tasks.boundary import StageFailed
-from tasks.corrections.reposting import prepare_repost
 from tasks.replay import replay_folder
-from tasks.run import RunRef
 from tasks.stages.prepare import prepare
 from tests.tasks.in_process import run_stages
 
@@ -28,7 +26,7 @@ regions: regions.csv
 units: units.csv
 sizes: {max: 3}
 privacy: {epsilon: "1"}
-mechanism: MECHANISM
+mechanism: exact-cumulative
 margins: {repetitions: 0}
 publish: {to: public, formats: [csv]}
 """
@@ -46,32 +44,26 @@ def office(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prepared(office: Path, mechanism: str) -> RunRef:
-    configuration = office / "product.yaml"
-    configuration.write_text(CONFIGURATION.replace("MECHANISM", mechanism))
-    return prepare(configuration, slot=SLOT)
-
-
-def test_a_generic_solver_publishes_what_a_replay_finds_again(office: Path) -> None:
-    bundle = run_stages(prepared(office, "exact-cumulative"))
-    privacy = json.loads((bundle / "privacy.json").read_text())
-    assert privacy["mechanism"]["name"] == "exact-cumulative"
-    assert replay_folder(bundle).equal
-
-
-def test_out_of_time_nothing_is_published_and_the_measurements_serve_another_mechanism(
+def test_out_of_time_nothing_is_published_and_a_resumed_release_takes_the_same_measurements(
     office: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_slow(*_: object) -> None:
         raise SolverTimedOut(solver="SCIP", time_limit=1800.0)
 
-    ref = prepared(office, "exact-cumulative")
-    monkeypatch.setattr(quadratic._Program, "solve", too_slow)
-    with pytest.raises(StageFailed, match="SolverTimedOut") as caught:
-        run_stages(ref)
+    configuration = office / "product.yaml"
+    configuration.write_text(CONFIGURATION)
+    ref = prepare(configuration, slot=SLOT)
+    with monkeypatch.context() as patched:
+        patched.setattr(quadratic._Program, "solve", too_slow)
+        with pytest.raises(StageFailed, match="SolverTimedOut") as caught:
+            run_stages(ref)
     assert caught.value.exit_code == 1
     assert not (office / "public").exists()
-    bundle = run_stages(prepare_repost(ref, release="2", mechanism="cumulative"))
-    assert (bundle / "group_sizes.csv").is_file()
+
+    bundle = run_stages(ref)
+    privacy = json.loads((bundle / "privacy.json").read_text())
+    assert privacy["mechanism"]["name"] == "exact-cumulative"
+    assert "Make everything fit at once" in (bundle / "report.html").read_text()
+    assert replay_folder(bundle).equal
     [account] = ref.ledger().accounts()
     assert (account.spent, account.reserved) == (Fraction(1), 0)
