@@ -83,6 +83,25 @@ def stage(
     return decorate
 
 
+def public_stage(name: str, *, run_name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a Prefect task of a stage that sees public or made-up data only, and belongs to no run.
+
+    Errors come out as they are: there is nothing in them to hide.
+
+    Args:
+        name: as in Prefect's pages.
+        run_name: a template over the stage's arguments.
+    """
+
+    return task(
+        name=name,
+        task_run_name=run_name,
+        persist_result=False,
+        cache_policy=NO_CACHE,
+        log_prints=False,
+    )
+
+
 def _attempt(name: str, run: RunRef, action: Callable[[], R]) -> R | StageFailed:
     """Run a stage's work and return its outcome, or what may be said of its failure."""
     os.umask(PRIVATE_UMASK)

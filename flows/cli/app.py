@@ -14,6 +14,7 @@ from flows.cli.audit import audit
 from flows.cli.budget import budget
 from flows.cli.correct import repost, withdraw
 from flows.cli.demo import demo
+from flows.cli.evaluate import evaluate
 from flows.cli.inspect import check
 from flows.cli.keys import keys
 from flows.cli.ledger import ledger
@@ -50,6 +51,7 @@ app.command()(metrics)
 app.command()(purge)
 app.command()(withdraw)
 app.command()(repost)
+app.command()(evaluate)
 app.add_typer(budget)
 app.add_typer(keys)
 app.add_typer(ledger)

@@ -8,7 +8,15 @@ import threading
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from tasks import logs
@@ -106,6 +114,58 @@ class StageDisplay:
         self._progress.update(self._tasks[stage], note="[red]failed[/]")
         if not self._console.is_terminal:
             self._console.print(f"  ✗ {stage:<12} failed")
+
+
+class GroupsDisplay:
+    """One bar for many groups of runs that go on at once, with the group that moved last."""
+
+    def __init__(self, title: str) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True, quiet=True) if logs.is_json() else err,
+            # Elsewhere than on a terminal a bar is drawn once, at the end.
+            disable=logs.is_json(),
+        )
+        self._bar = self._progress.add_task(title, total=None, note="starting Prefect")
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[int, int]] = {}
+
+    def __enter__(self) -> GroupsDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage_started(self, stage: str) -> None:
+        """Name the group."""
+        self._progress.update(self._bar, note=_plain(stage))
+
+    def stage_advanced(self, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Move the bar."""
+        del unit
+        self._count(stage, done, total or done)
+
+    def stage_finished(self, stage: str, note: str) -> None:
+        """Count runs that were given up as done."""
+        del note
+        _, total = self._runs.get(stage, (0, 0))
+        self._count(stage, total, total)
+
+    def stage_failed(self, stage: str, error: BaseException) -> None:
+        """Nothing: the command ends with the error."""
+
+    def _count(self, stage: str, done: int, total: int) -> None:
+        with self._lock:
+            self._runs[stage] = (done, total)
+            completed = sum(runs for runs, _ in self._runs.values())
+            whole = sum(runs for _, runs in self._runs.values())
+        self._progress.update(self._bar, completed=completed, total=whole, note=_plain(stage))
 
 
 def _plain(text: str) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.postprocessing.protocol import PublicFacts
+from pgsr_core.synthesis.regions import apportion, uneven_children
 
 Int = NDArray[np.int64]
 Real = NDArray[np.float64]
@@ -28,6 +29,14 @@ HOUSEHOLDS_2010 = (31_204_909, 38_243_116, 18_758_985, 15_625_089, 7_538_631, 3_
 CENSUS_LARGEST_SIZE = 1_000
 CENSUS_OUTLIERS = 50
 SMALLEST_OUTLIER = 10
+
+# Without a table of counties: how many states and counties there are, the spread of the logarithm
+# of a state's counties and of a county's households, and of the mean size of a household.
+CENSUS_STATES = 52
+CENSUS_COUNTIES = 3_143
+STATE_SPREAD = 0.9
+COUNTY_SPREAD = 1.5
+MEAN_SIZE, MEAN_SIZE_SPREAD = 2.55, 0.2
 
 # Zones by borough (NYC Taxi and Limousine Commission), trips a taxi as in the paper.
 TAXI_ZONES = {
@@ -161,6 +170,19 @@ def census(
     sizes = generator.integers(SMALLEST_OUTLIER, CENSUS_LARGEST_SIZE + 1, CENSUS_OUTLIERS)
     np.add.at(counts, (places, sizes - 1), 1)
     return from_leaves("census", counties, counts)
+
+
+def census_like(*, counties: int = CENSUS_COUNTIES, seed: int = 1) -> EvaluationData:
+    """The same construction on counties that are made up, for want of a table of real ones."""
+    generator = np.random.default_rng(seed)
+    states = min(CENSUS_STATES, counties)
+    _, by_state = uneven_children([states, counties], spread=STATE_SPREAD, generator=generator)
+    paths = [(f"{s:02d}", f"{c:03d}") for s in range(states) for c in range(by_state[s])]
+    shares = np.exp(COUNTY_SPREAD * generator.standard_normal(counties))
+    households = apportion(sum(HOUSEHOLDS_2010) * counties // CENSUS_COUNTIES, shares)
+    sizes = np.clip(generator.normal(MEAN_SIZE, MEAN_SIZE_SPREAD, counties), 1.5, 4.0)
+    drawn = census(paths, households.tolist(), sizes.tolist(), seed=seed)
+    return replace(drawn, name="census-like")
 
 
 def taxi_like(*, zones: dict[str, int] | None = None, seed: int = 1) -> EvaluationData:

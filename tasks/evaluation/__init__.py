@@ -1,0 +1,1 @@
+"""`pgsr evaluate`: data, runs, results, tables and figures. Not private: it reads the truth."""
