@@ -9,7 +9,7 @@ from prefect import flow
 
 from flows.takeover import sign_in
 from tasks.alerts.occasions import alerting
-from tasks.artifacts import describe_run
+from tasks.artifacts import shown
 from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.run import RunRef
 from tasks.stages.cumulative import cumulative
@@ -41,14 +41,14 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
 def run_stages(run: RunRef) -> dict[str, Any]:
     """Every stage after the other, inside of a flow."""
     refuse_withdrawn(run, run.ledger())
-    measurements = recall(run)
-    if measurements is None:
-        measurements = noise(run, cumulative(run, ingest(run)))
-    table = measurements
-    for step in run.open().plan.mechanism.steps:
-        table = post_process(step.name)(run, table)
-    uncertainty = margins(run, measurements, table)
-    checks = validate(run, table, uncertainty)
-    bundle = publish(run, table, uncertainty, checks)
-    describe_run(run, checks)
+    with shown(run):
+        measurements = recall(run)
+        if measurements is None:
+            measurements = noise(run, cumulative(run, ingest(run)))
+        table = measurements
+        for step in run.open().plan.mechanism.steps:
+            table = post_process(step.name)(run, table)
+        uncertainty = margins(run, measurements, table)
+        checks = validate(run, table, uncertainty)
+        bundle = publish(run, table, uncertainty, checks)
     return {"bundle": str(Path(bundle)), "checks": checks}

@@ -15,7 +15,7 @@ from prefect import Task, runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from pgsr_core.errors import PgsrError
-from tasks import failpoints, logs, operator
+from tasks import artifacts, failpoints, logs, operator
 from tasks.observations import observe
 from tasks.run import RunRef
 from tasks.storage.zones import PRIVATE_UMASK
@@ -118,6 +118,7 @@ def _attempt(name: str, run: RunRef, action: Callable[[], R]) -> R | StageFailed
         return failed
     failpoints.reach(f"{name}.finished")
     _ended(name, run, started)
+    artifacts.stage_done(name)
     return outcome
 
 
@@ -133,7 +134,13 @@ def _failed(name: str, run: RunRef, error: Exception) -> StageFailed:
 
 
 def _ended(name: str, run: RunRef, started: float, *, error: str | None = None) -> None:
-    seen = observe(run, name, seconds=time.monotonic() - started, error=error)
+    seen = observe(
+        run,
+        name,
+        seconds=time.monotonic() - started,
+        error=error,
+        flow_run=runtime.flow_run.id,
+    )
     took = {"seconds": round(seen.seconds, 3), "peak_memory_bytes": seen.peak_bytes}
     if error is None:
         _log("stage finished", name, run, took)

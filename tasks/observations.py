@@ -33,6 +33,7 @@ class Observation(BaseModel, frozen=True):
         error: the class of what stopped it; None if it finished.
         attempts: all so far.
         failures: how many of them failed.
+        flow_run: Prefect's id of the run that made the last one.
     """
 
     seconds: float
@@ -41,12 +42,15 @@ class Observation(BaseModel, frozen=True):
     error: str | None
     attempts: int
     failures: int
+    flow_run: str | None = None
 
 
 _BY_STAGE = TypeAdapter(dict[str, Observation])
 
 
-def observe(ref: RunRef, stage: str, *, seconds: float, error: str | None) -> Observation:
+def observe(
+    ref: RunRef, stage: str, *, seconds: float, error: str | None, flow_run: str | None = None
+) -> Observation:
     """Note that an attempt at a stage ended; what cannot be noted never stops a stage."""
     known = observations(ref.folder.safe)
     before = known.get(stage)
@@ -57,6 +61,7 @@ def observe(ref: RunRef, stage: str, *, seconds: float, error: str | None) -> Ob
         error=error,
         attempts=(before.attempts if before else 0) + 1,
         failures=(before.failures if before else 0) + (error is not None),
+        flow_run=flow_run,
     )
     _write(ref.folder.safe, _BY_STAGE.dump_json({**known, stage: seen}))
     return seen

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import pytest
 
 from tests.flows.commandline import Pgsr, edit
@@ -93,6 +94,33 @@ def test_a_release_replays_from_the_ledger_and_all_places_are_compared(released:
     text = json.dumps(said)
     for place in ("the ledger", "the safe store", "checks.json", "group_sizes.csv"):
         assert place in text
+
+
+def test_prefects_pages_show_plan_spend_progress_stages_and_checks(
+    released: Office, prefect_server: dict[str, str]
+) -> None:
+    key = NAME.replace("/", "-")
+    asked = httpx.post(
+        f"{prefect_server['PREFECT_API_URL']}/artifacts/filter",
+        json={"artifacts": {"key": {"like_": f"{key}-%"}}, "sort": "CREATED_DESC"},
+    )
+    shown: dict[str, list[Any]] = {}
+    for artifact in asked.json():
+        assert artifact["flow_run_id"]
+        shown.setdefault(artifact["key"].removeprefix(f"{key}-"), []).append(artifact["data"])
+    plans, progress = shown["plan"], shown["progress"]
+    assert set(shown) == {"plan", "progress", "stages", "checks"}
+    assert progress == [100] * len(progress)
+    assert "spent\n0.5 of 4, remaining 3.5" in plans[0]
+    assert "(file://" in plans[0]
+    assert released.bundle.as_uri() not in plans[-1]  # it was not there when the run began
+    stages = {row["stage"]: row["digest"] for row in json.loads(shown["stages"][0])}
+    assert list(stages)[:3] == ["noise", "isotonic", "cpwl"]
+    published = json.loads((released.bundle / "checks.json").read_text())
+    assert stages["cpwl"] == stages["gates"] == published["table_digests"]["group_sizes"]
+    checks = json.loads(shown["checks"][0])
+    assert {row["check"] for row in checks} == {check["name"] for check in published["checks"]}
+    assert {row["outcome"] for row in checks} == {"passed"}
 
 
 def test_a_changed_bundle_is_different_and_no_bundle_is_unreadable(office: Office) -> None:

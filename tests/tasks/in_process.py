@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def run_stages(ref: RunRef) -> Path:
                     patch.setattr(module, name, task.fn)
             step_task = module.post_process
             patch.setattr(module, "post_process", lambda step: step_task(step).fn)
-            patch.setattr(module, "describe_run", lambda *_: None)
+            patch.setattr(module, "shown", lambda _: nullcontext())
             return Path(module.release.fn(ref.home, ref.product, ref.release)["bundle"])
     finally:
         os.umask(before)  # stages close it for their process, and other tests share this one
