@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.release import AsJson, HomeFolder, home_at
+from flows.cli.site import site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ audit = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+audit.command()(site)
 
 
 @audit.command()

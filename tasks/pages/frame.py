@@ -30,7 +30,13 @@ def asset(package: str, name: str) -> str:
 
 
 def render_page(
-    template: str, context: dict[str, Any], *, package: str, scripts: Sequence[str] = ()
+    template: str,
+    context: dict[str, Any],
+    *,
+    package: str,
+    scripts: Sequence[str] = (),
+    style: str = "",
+    frames: bool = False,
 ) -> str:
     """Fill in a template that extends `page.html.jinja`; every value is escaped.
 
@@ -39,6 +45,8 @@ def render_page(
         context: what it is filled in with.
         package: that holds the template.
         scripts: run in this order at the end of the page, after the one for light and dark.
+        style: of this page, besides that of all pages.
+        frames: whether it may show another page that stands beside it.
     """
     from markupsafe import Markup
 
@@ -48,24 +56,25 @@ def render_page(
         .get_template(template)
         .render(
             **context,
-            policy=content_policy(texts),
+            policy=content_policy(texts, frames=frames),
             # Part of the software, not of the data: the only text that is not escaped.
-            style=Markup(asset(__package__, STYLE)),  # noqa: S704
+            style=Markup(asset(__package__, STYLE) + style),  # noqa: S704
             scripts=[Markup(text) for text in texts],  # noqa: S704
         )
     )
 
 
-def content_policy(scripts: Sequence[str]) -> str:
-    """What a page may do: run these very scripts, and load nothing from anywhere."""
+def content_policy(scripts: Sequence[str], *, frames: bool = False) -> str:
+    """What a page may do: run these very scripts, and load nothing, or only pages of its own."""
     # Vega turns the expressions of a chart into functions.
     also = " 'unsafe-eval'" if asset(__package__, VEGA) in scripts else ""
     allowed = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
         for text in scripts
     )
+    beside = "frame-src 'self'; " if frames else ""
     return (
-        "default-src 'none'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; style-src 'unsafe-inline'; {beside}"
         f"script-src {allowed}{also}; base-uri 'none'; form-action 'none'"
     )
 

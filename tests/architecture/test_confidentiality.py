@@ -15,6 +15,7 @@ RIGHT_OF_THE_BARRIER = sorted(
         *(ROOT / "expectations").rglob("*.py"),
         *(ROOT / "tasks" / "pages").rglob("*.py"),
         *(ROOT / "tasks" / "publication").rglob("*.py"),
+        *(ROOT / "tasks" / "site").rglob("*.py"),
         *(
             ROOT / "tasks" / "stages" / f"{name}.py"
             for name in ("post_process", "margins", "validate", "publish")

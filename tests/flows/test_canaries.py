@@ -17,6 +17,8 @@ import pytest
 
 from pgsr_core.errors import PgsrError
 from tasks.pages.packing import pack
+from tasks.site.build import build_site
+from tasks.storage.zones import Home
 from tests.pages.packed import numbers_of
 
 PERSON = "PERSONCANARYxq7"
@@ -161,7 +163,10 @@ def test_nothing_confidential_leaves_its_zone_in_a_successful_run(
 ) -> None:
     release_in_process(nests / "product.yaml")
     assert (nests / "public" / "canaries" / "first" / "group_sizes.parquet").is_file()
+    build_site(Home(nests / ".pgsr"), nests / "site")
+    assert (nests / "site" / "products/canaries/releases/first/report.html").is_file()
     assert leaked() == []
+    assert leaks(internal_site(nests), besides=()) == []
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -180,9 +185,18 @@ def test_nothing_confidential_leaves_its_zone_when_a_stage_fails(
     assert PERSON in log.read_text()  # the operator is told everything, where only he can read
     assert log.stat().st_mode & 0o777 == 0o600
     assert leaked() == []
+    inside = internal_site(nests)
+    assert "RuntimeError" in (inside / "operations.html").read_text()
+    assert leaks(inside, besides=()) == []
     assert not (nests / "public" / "canaries").exists() or not list(
         (nests / "public" / "canaries").iterdir()
     )
+
+
+def internal_site(nests: Path) -> Path:
+    """The operator's view, which stands among what is confidential and holds nothing of it."""
+    home = Home(nests / ".pgsr")
+    return build_site(home, home.root / "confidential" / "audit-site", internal=True).folder
 
 
 def fail_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,10 @@ class Visit:
 
 
 @contextmanager
-def visiting(browser: Browser, path: Path, **settings: Any) -> Iterator[Visit]:
-    """Open a file in a browser that remembers nothing."""
+def visiting(
+    browser: Browser, path: Path, *, ready: str = "body[data-region]", **settings: Any
+) -> Iterator[Visit]:
+    """Open a file in a browser that remembers nothing, and wait until its scripts are done."""
     context = browser.new_context(**settings)
     visit = Visit(context.new_page())
     visit.page.on("request", lambda request: visit.requests.append(request.url))
@@ -86,6 +88,6 @@ def visiting(browser: Browser, path: Path, **settings: Any) -> Iterator[Visit]:
     visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     visit.page.goto(path.as_uri())
     if settings.get("java_script_enabled", True):
-        visit.page.wait_for_selector("body[data-region]")
+        visit.page.wait_for_selector(ready)
     yield visit
     context.close()

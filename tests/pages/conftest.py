@@ -1,4 +1,4 @@
-"""One real release and one browser for the tests that look at pages."""
+"""One real product with two releases, its audit site and one browser, for tests of pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
+import duckdb
 import pytest
 from playwright.sync_api import Browser
 
+from tasks.corrections.withdrawal import key_for, withdraw
 from tasks.keys import create_key
+from tasks.run import RunRef
+from tasks.site.build import build_site
 from tasks.stages.prepare import prepare
+from tasks.storage.zones import Home
+from tests.flows.commandline import edit
 from tests.pages.browsing import chromium
 from tests.tasks.in_process import run_stages
+
+SLOT = date(2026, 1, 1)
+EMPTIED = "51690"
+"""The city whose people are missing from the second release."""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +39,42 @@ def bundle(virginia_population: Path, tmp_path_factory: pytest.TempPathFactory) 
     shutil.copytree(virginia_population, folder)
     create_key(folder / "release.key")
     configuration = folder / "product.yaml"
-    signed = configuration.read_text().replace(
-        "  to: public\n", "  to: public\n  signing_key: release.key\n"
-    )
-    configuration.write_text(signed)
-    return run_stages(prepare(configuration, slot=date(2026, 1, 1)))
+    edit(configuration, "  to: public\n", "  to: public\n  signing_key: release.key\n")
+    return run_stages(prepare(configuration, slot=SLOT))
+
+
+@pytest.fixture(scope="session")
+def office(bundle: Path) -> Home:
+    """The same office later: a second release replaces the first, which is withdrawn."""
+    folder = bundle.parents[2]
+    configuration = folder / "product.yaml"
+    (folder / "later").mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (FROM '{folder}/persons/*.parquet' WHERE region_id NOT LIKE '{EMPTIED}%') "
+            f"TO '{folder}/later/persons.parquet'"
+        )
+    edit(configuration, "release: synthetic-1", "release: synthetic-2\nreplaces: synthetic-1")
+    edit(configuration, "persons/*.parquet", "later/persons.parquet")
+    edit(configuration, "epsilon: '0.5'", "epsilon: '1'")
+    run_stages(prepare(configuration, slot=SLOT))
+    home = Home(folder / ".pgsr")
+    first = RunRef(str(home.root), "household-sizes", "synthetic-1")
+    withdraw(first, reason="A city was counted <twice>.", key=key_for(first, None))
+    return home
+
+
+@pytest.fixture(scope="session")
+def site(office: Home) -> Path:
+    """The public site."""
+    folder = office.root.parent / "site"
+    build_site(office, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def internal_site(office: Home) -> Path:
+    """The operator's site, where it belongs."""
+    folder = office.root / "confidential" / "audit-site"
+    build_site(office, folder, internal=True)
+    return folder

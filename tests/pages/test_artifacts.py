@@ -47,10 +47,15 @@ def test_a_bar_that_no_longer_moves_never_stops_a_run(
     for name in ("create_markdown_artifact", "create_progress_artifact", "create_table_artifact"):
         monkeypatch.setattr(artifacts, name, lambda *_args, **_options: None)
     monkeypatch.setattr(artifacts, "update_progress_artifact", update)
-    with pytest.raises(KeyError, match="of the run itself"), artifacts.shown(ref):
-        for stage in ("recall", "isotonic", "publish"):
-            artifacts.stage_done(stage)
-        raise KeyError("of the run itself")
+
+    def run() -> None:
+        with artifacts.shown(ref):
+            for stage in ("recall", "isotonic", "publish"):
+                artifacts.stage_done(stage)
+            raise KeyError("of the run itself")
+
+    with pytest.raises(KeyError, match="of the run itself"):
+        run()
     assert moved == sorted(moved)
     assert moved[-1] == 100
 

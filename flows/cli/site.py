@@ -1,0 +1,55 @@
+"""`pgsr audit site`: a static site over all releases of a ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.release import AsJson, HomeFolder, home_at
+
+
+def site(
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="A new or empty folder, or an earlier site, which is replaced.",
+            show_default=False,
+        ),
+    ],
+    internal: Annotated[
+        bool,
+        typer.Option(
+            "--internal", help="Add the operator's view; OUT is in the confidential zone."
+        ),
+    ] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build a static site: releases, budgets, the event log, comparisons, every report.
+
+    It can be hosted anywhere or opened from a disk, and holds nothing confidential; with
+    --internal it is for operators and stays inside. Ends with 1 if the ledger does not verify.
+
+    Example: pgsr audit site audit-site
+    """
+    from flows.cli.screen import err, say_json
+    from flows.cli.screen import out as screen
+    from tasks.site.build import build_site
+
+    built = build_site(home_at(home), out, internal=internal)
+    if as_json:
+        said = {"index": str(built.index), "internal": internal, "intact": not built.problems}
+        say_json({**said, "releases": built.releases, "comparisons": built.comparisons})
+    else:
+        screen.print(
+            f"Site     {built.index}: {built.releases} releases, {built.comparisons} comparisons",
+            soft_wrap=True,
+            markup=False,
+        )
+        if built.problems:
+            err.print("[bold red]The ledger does not verify:[/] see pgsr audit log --verify.")
+    if built.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""The audit site: a static site over all releases of a ledger."""
