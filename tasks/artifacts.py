@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -41,7 +41,8 @@ class _Progress:
         self._name = run.ref.name
         self._stages = [*UNTIL_MEASURED, *steps, *UNTIL_PUBLISHED]
         key = _key(run.ref, "progress")
-        self._artifact: UUID = create_progress_artifact(0.0, key=key, description=self._name)
+        made = create_progress_artifact(0.0, key=key, description=self._name)
+        self._artifact = cast(UUID, made)  # a coroutine only where somebody awaits it
 
     def advance(self, stage: str) -> None:
         done, of = self._stages.index(stage) + 1, len(self._stages)

@@ -201,7 +201,6 @@ class _Site:
         if self._internal:
             pages.append((OPERATIONS, "Operations"))
         filled = {
-            "sections": (),
             **context,
             "internal": self._internal,
             "verification": self._verification,
@@ -258,19 +257,16 @@ def _product_view(home: Home, history: ProductHistory) -> ProductView:
 
 def _with_comparisons(views: Sequence[ReleaseView]) -> Iterator[ReleaseView]:
     """Compare each release with its predecessor and with what it replaces; the newest with all."""
-    comparable = [view for view in views if view.bundle is not None]
+    comparable = [place for place, view in enumerate(views) if view.bundle is not None]
     newest = comparable[-MOST_COMPARED:]
-    for view in views:
-        if view not in comparable:
-            yield view
-            continue
-        before = comparable[: comparable.index(view)]
+    for place, view in enumerate(views):
+        before = [other for other in comparable if other < place] if place in comparable else []
         earlier = [
-            other
+            views[other]
             for other in reversed(before)
-            if other is before[-1]
-            or other.history.release == view.replaces
-            or (view in newest and other in newest)
+            if other == before[-1]
+            or views[other].history.release == view.replaces
+            or (place in newest and other in newest)
         ]
         links = (
             ComparisonLink(other, f"{view.folder}/against-{other.history.release}.html")

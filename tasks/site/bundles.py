@@ -74,9 +74,11 @@ def find_bundle(home: Home, release: ReleaseHistory) -> Bundle:
         raise NoBundle(NOT_HERE)
     try:
         files = verified_checksums(folder)
-        documents = [read_json(folder / name) for name in (PRIVACY, CHECKS, DATAPACKAGE)]
+        privacy, checks, package = (
+            read_json(folder / name) for name in (PRIVACY, CHECKS, DATAPACKAGE)
+        )
     except (NotABundle, OSError):
         raise NoBundle(NOT_THE_SAME) from None
     if files != dict(release.published_files):
         raise NoBundle(NOT_THE_SAME)
-    return Bundle(folder, *documents, files=files)
+    return Bundle(folder, privacy, checks, package, files)

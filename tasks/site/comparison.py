@@ -235,7 +235,7 @@ def _cells(connection: duckdb.DuckDBPyConnection, which: str, most: int) -> tupl
         """,  # noqa: S608 (the condition is a constant)
         {"most": most},
     ).fetchall()
-    return tuple(Cell(*row[:-1], verdict=Verdict(row[-1])) for row in rows)
+    return tuple(Cell(*(*row[:-1], Verdict(row[-1]))) for row in rows)
 
 
 def _only_in(side: str, other: str) -> str:

@@ -34,6 +34,7 @@ def budget_svg(
         }
         for change in history.changes
     ]
+    until += timedelta(days=1)  # what happened on the last day is drawn, too
     rows.append(
         {"at": _milliseconds(until), "left": float(now.remaining), "cap": float(now.budget)}
     )
@@ -76,17 +77,18 @@ def _budget_figure(first: date, last: date) -> Figure:
     cap, cap_y = layer("cap")
     planned, planned_y = layer("planned")
     pace, pace_y = layer("pace")
-    steps = {"interpolate": "step-after"}
     return figure(
         [
-            left.mark_area(color=BAND, **steps).encode(x=x, y=left_y),
-            cap.mark_line(color=INK, strokeWidth=1.5, strokeDash=[2, 3], **steps).encode(
-                x=x, y=cap_y
+            left.mark_area(color=BAND, interpolate="step-after").encode(x=x, y=left_y),
+            cap.mark_line(
+                color=INK, strokeWidth=1.5, strokeDash=[2, 3], interpolate="step-after"
+            ).encode(x=x, y=cap_y),
+            left.mark_line(color=ACCENT, strokeWidth=2, interpolate="step-after").encode(
+                x=x, y=left_y
             ),
-            left.mark_line(color=ACCENT, strokeWidth=2, **steps).encode(x=x, y=left_y),
-            planned.mark_line(color=ACCENT, strokeWidth=1.5, strokeDash=[5, 3], **steps).encode(
-                x=x, y=planned_y
-            ),
+            planned.mark_line(
+                color=ACCENT, strokeWidth=1.5, strokeDash=[5, 3], interpolate="step-after"
+            ).encode(x=x, y=planned_y),
             pace.mark_line(color=SOFT, strokeWidth=1.5, strokeDash=[8, 4]).encode(x=x, y=pace_y),
         ]
     )

@@ -258,7 +258,8 @@ def day_of(event: Event) -> date | None:
 def moment_of(event: Event) -> datetime | None:
     """The time of an event, in UTC; None where it is none."""
     try:
-        return datetime.fromisoformat(event.at).astimezone(UTC)
+        moment = datetime.fromisoformat(event.at)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -234,9 +234,8 @@ class BudgetView:
         if not self.history.now.remaining:
             return "used up"
         if self.scheduled is not None and self.scheduled.refused_on is not None:
-            return (
-                f"{self.scheduled.fitting} more scheduled; none fits on {self.scheduled.refused_on}"
-            )
+            fits = f"{self.scheduled.fitting} more by schedule"
+            return f"{fits}; the one due on {self.scheduled.refused_on} does not fit"
         if self.pace is not None and self.pace.used_up is not None:
             return f"used up on {self.pace.used_up} at the pace so far"
         return "none"

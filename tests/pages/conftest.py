@@ -1,9 +1,10 @@
-"""One real product with two releases, its audit site and one browser, for tests of pages."""
+"""One real product with three releases, its audit site and one browser, for tests of pages."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser
 
+from tasks.corrections.reposting import prepare_repost
 from tasks.corrections.withdrawal import key_for, withdraw
 from tasks.keys import create_key
 from tasks.run import RunRef
@@ -45,7 +47,7 @@ def bundle(virginia_population: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def office(bundle: Path) -> Home:
-    """The same office later: a second release replaces the first, which is withdrawn."""
+    """The same office later: a correction, the first release withdrawn, and a repost."""
     folder = bundle.parents[2]
     configuration = folder / "product.yaml"
     (folder / "later").mkdir()
@@ -61,6 +63,8 @@ def office(bundle: Path) -> Home:
     home = Home(folder / ".pgsr")
     first = RunRef(str(home.root), "household-sizes", "synthetic-1")
     withdraw(first, reason="A city was counted <twice>.", key=key_for(first, None))
+    second = replace(first, release="synthetic-2")
+    run_stages(prepare_repost(second, release="synthetic-3", mechanism="global"))
     return home
 
 

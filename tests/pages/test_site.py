@@ -59,7 +59,7 @@ def histories(office: Home) -> list[ReleaseHistory]:
 
 
 def bundles(office: Home) -> tuple[Bundle, Bundle]:
-    first, second = (find_bundle(office, release) for release in histories(office))
+    first, second, _ = (find_bundle(office, release) for release in histories(office))
     return first, second
 
 
@@ -70,9 +70,11 @@ def test_the_index_tells_products_releases_states_spend_and_checks(site: Path) -
     text = text_of(site / "index.html")
     assert "household-sizes" in text
     first = re.search(r"synthetic-1 withdrawn replaced by synthetic-2 \S+ 0\.5 ✓ (\d+) of \1", text)
-    second = re.search(r"synthetic-2 published \S+ 1 ✓ (\d+) of \1 cumulative with", text)
+    second = re.search(r"synthetic-2 published replaced by synthetic-3 \S+ 1 ✓ (\d+) of \1", text)
+    third = re.search(r"synthetic-3 published \S+ 0 ✓ (\d+) of \1 global with synthetic-2", text)
     assert first is not None
     assert second is not None
+    assert third is not None
     assert "virginia-2000 4 1.5 2.5" in text
     assert "✓ intact" in text
 
@@ -233,8 +235,12 @@ def test_the_configuration_is_compared_setting_by_setting(
     assert "replaces – synthetic-1 changed" in inside
 
 
-def test_a_release_of_the_same_measurements_says_so(site: Path) -> None:
-    assert "same measurements" not in text_of(site / COMPARISON)
+def test_releases_of_the_same_measurements_are_told_apart_from_others(site: Path) -> None:
+    said = "computed from the same measurements"
+    assert said in text_of(site / RELEASES / "synthetic-3" / "against-synthetic-2.html")
+    for page in (COMPARISON, f"{RELEASES}/synthetic-3/against-synthetic-1.html"):
+        assert said not in text_of(site / page)
+    assert "nothing further was charged" in text_of(site / RELEASES / "synthetic-3" / "index.html")
 
 
 # --- what stays inside ------------------------------------------------------------------------
@@ -243,7 +249,7 @@ def test_a_release_of_the_same_measurements_says_so(site: Path) -> None:
 def test_the_public_site_names_no_person_machine_path_time_or_run(site: Path, office: Home) -> None:
     ledger = RunRef(str(office.root), "household-sizes", "synthetic-1").ledger()
     actors = {event.actor for event in ledger.timeline()}
-    hidden = {*actors, *(actor.partition("@")[2] for actor in actors), str(office.root.parent)}
+    hidden = {*(f"@{actor.partition('@')[2]}" for actor in actors), str(office.root.parent)}
     for name, content in files(site).items():
         if name.endswith("report.html"):
             continue
@@ -302,7 +308,7 @@ def test_another_process_with_other_hashes_and_hours_writes_the_same_bytes(
     )
     said = json.loads(done.stdout)
     assert said["intact"] is True
-    assert (said["releases"], said["comparisons"]) == (2, 1)
+    assert (said["releases"], said["comparisons"]) == (3, 3)
     assert files(tmp_path / "again") == files(site)
 
 
@@ -425,7 +431,7 @@ def test_a_ledger_that_was_edited_is_shown_as_broken_on_every_page(
 def test_a_bundle_that_is_missing_or_changed_is_not_shown_and_the_page_says_why(
     elsewhere: Home, office: Home, bundle: Path, tmp_path: Path
 ) -> None:
-    first, second = histories(office)
+    first, second, _ = histories(office)
     plan = elsewhere.run("household-sizes", "synthetic-1").plan
     changed = Path(shutil.copytree(bundle, tmp_path / "p" / "household-sizes" / "synthetic-1"))
     (changed / "report.html").write_text("forged")
@@ -443,4 +449,6 @@ def test_a_bundle_that_is_missing_or_changed_is_not_shown_and_the_page_says_why(
     build_site(elsewhere, tmp_path / "site")
     assert "other checksums" in text_of(tmp_path / "site" / FIRST / "index.html")
     assert NOT_HERE in text_of(tmp_path / "site" / SECOND / "index.html")
-    assert not list((tmp_path / "site").rglob("report.html"))
+    shown = [path.parent.name for path in (tmp_path / "site").rglob("report.html")]
+    assert shown == ["synthetic-3"]
+    assert not list((tmp_path / "site").rglob("against-*"))

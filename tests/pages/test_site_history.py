@@ -105,7 +105,7 @@ def test_the_forecasts_are_said_in_sentences_and_drawn() -> None:
     pace, schedule = view.forecast
     assert "about 2.03 a year; at that pace the remaining 1 is used up on 2025-09-28" in pace
     assert "2 more releases fit; sizes/2026-Q1, due on 2026-01-01, does not" in schedule
-    assert view.short == "2 more scheduled; none fits on 2026-01-01"
+    assert view.short == "2 more by schedule; the one due on 2026-01-01 does not fit"
     assert ">2025-01-01<" in view.svg
     assert ">2025-10-01<" in view.svg
 
