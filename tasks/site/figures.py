@@ -47,6 +47,7 @@ def budget_svg(
         ends = ((charges[-1].day, float(now.remaining)), (pace.used_up, 0.0))
         rows += [{"at": _milliseconds(day), "pace": left} for day, left in ends]
     last = max([until, *(day for day, _ in planned), *_known(pace)])
+    rows.append({"at": _milliseconds(last), "cap": float(now.budget)})
     return _budget_figure(history.changes[0].day, last).svg(rows)
 
 
