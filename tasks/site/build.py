@@ -28,6 +28,7 @@ from tasks.site.views import (
     ReleaseView,
     budget_views,
     event_rows,
+    public_heads,
     verification_of,
 )
 from tasks.storage.zones import Home
@@ -107,6 +108,8 @@ class _Site:
         self._budgets = budget_views(budgets_of(log.events), histories, log.events)
         self._operations = operations_of(home, log.events) if internal else ()
         self._verification = verification_of(log)
+        every = frozenset(event.head for event in log.events)
+        self._heads = every if internal else public_heads(log, self.releases)
 
     @property
     def releases(self) -> tuple[ReleaseView, ...]:
@@ -118,7 +121,8 @@ class _Site:
         yield OVERVIEW, self._page("index", OVERVIEW, self._overview())
         yield BUDGETS, self._page("budgets", BUDGETS, {"budgets": self._budgets})
         yield TIMELINE, self._page("timeline", TIMELINE, {"events": self._rows()})
-        yield HASHES, "".join(f"{event.sequence} {event.hash}\n" for event in self._log.events)
+        heads = sorted(self._heads, key=lambda head: head.sequence)
+        yield HASHES, "".join(f"{head.sequence} {head.hash}\n" for head in heads)
         if self._internal:
             operations = {"operations": self._operations}
             yield OPERATIONS, self._page("operations", OPERATIONS, operations)
@@ -142,7 +146,7 @@ class _Site:
     def _rows(self, release: ReleaseHistory | None = None) -> Sequence[Any]:
         pages = {(r.history.product, r.history.release): r.page for r in self.releases}
         events = self._log.events if release is None else release.events
-        return event_rows(events, pages, internal=self._internal)
+        return event_rows(events, pages, heads=self._heads, internal=self._internal)
 
     def _release(self, product: ProductView, release: ReleaseView) -> str:
         context = {
@@ -150,6 +154,8 @@ class _Site:
             "release": release,
             "events": self._rows(release.history),
             "operation": self._operation(release),
+            "signature": release.bundle.signature if release.bundle is not None else None,
+            "heads": self._heads,
         }
         script = [asset(__package__, "embed.js")] if release.has_report else []
         return self._page("release", release.page, context, scripts=script, frames=bool(script))

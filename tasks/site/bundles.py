@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgsr_core.attestation.dsse import claimed_keyid
+from pgsr_core.attestation.provenance import PROVENANCE_FILE
+from pgsr_core.chain import Head
 from pgsr_core.errors import PgsrError
 from tasks.publication.documents import CHECKS, DATAPACKAGE, PRIVACY, REPORT
 from tasks.publication.errors import NotABundle
@@ -26,6 +31,19 @@ NOT_THE_SAME = (
 
 class NoBundle(Exception):
     """There is nothing to show of a release; says why, in words for a page."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a signed bundle says of itself; `pgsr audit verify` asks whether the signature fits.
+
+    Attributes:
+        keyid: of the key that it names.
+        head: of the ledger when it was signed.
+    """
+
+    keyid: str
+    head: Head | None
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,15 @@ class Bundle:
     def report(self) -> Path | None:
         """The page for people."""
         return self.folder / REPORT if REPORT in self.files else None
+
+    @property
+    def signature(self) -> Signature | None:
+        """Who signed it, and when in the ledger's history; None where nobody did."""
+        if PROVENANCE_FILE not in self.files:
+            return None
+        envelope = (self.folder / PROVENANCE_FILE).read_bytes()
+        keyid = claimed_keyid(envelope)
+        return None if keyid is None else Signature(keyid, _signed_head(envelope))
 
     def table(self, name: str) -> Path | None:
         """The file of a table, in the first format that it is published in."""
@@ -82,3 +109,12 @@ def find_bundle(home: Home, release: ReleaseHistory) -> Bundle:
     if files != dict(release.published_files):
         raise NoBundle(NOT_THE_SAME)
     return Bundle(folder, privacy, checks, package, files)
+
+
+def _signed_head(envelope: bytes) -> Head | None:
+    try:
+        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
+        head = payload["predicate"]["ledger_head"]
+        return Head(int(head["sequence"]), str(head["hash"]))
+    except (ValueError, KeyError, TypeError):
+        return None

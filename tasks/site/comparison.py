@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pgsr_core.margins import MARGINS
@@ -99,11 +100,14 @@ class Comparison:
     states_margins: bool
 
 
-def compare(earlier: Bundle, later: Bundle, *, memory_limit: str = "4GB") -> Comparison:
+def compare(earlier: Bundle, later: Bundle) -> Comparison:
     """Compare the released counts of two bundles."""
     bundles = (earlier, later)
     files = [path for bundle in bundles for path in _files(bundle) if path is not None]
-    with connect(None, readable=files, memory_limit=memory_limit) as connection:
+    with (
+        TemporaryDirectory() as spill,
+        connect(None, readable=files, writable_folder=Path(spill)) as connection,
+    ):
         for side, bundle in zip(_SIDES, bundles, strict=True):
             _load(connection, side, bundle)
         sizes, largest = _common_sizes(connection)
@@ -130,7 +134,7 @@ def _load(connection: duckdb.DuckDBPyConnection, side: str, bundle: Bundle) -> N
     """Read the tables of a release: its regions, and its counts with their 95 % intervals."""
     regions, counts, margins = _files(bundle)
     if regions is None or counts is None:
-        raise FileNotFoundError("a bundle without its tables")
+        raise ValueError("a bundle without its tables")
     connection.execute(
         f"""
         CREATE TEMP TABLE regions_{side} AS

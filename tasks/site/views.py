@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from typing import Any
 
 from pgsr_core.budget import show
-from pgsr_core.chain import Event
+from pgsr_core.chain import Event, Head
 from tasks import timeline
 from tasks.corrections.withdrawal import EVENT as WITHDRAWN
 from tasks.site.bundles import Bundle
@@ -323,14 +323,39 @@ def budget_views(
     return tuple(found)
 
 
+def public_heads(log: Log, releases: Sequence[ReleaseView]) -> frozenset[Head]:
+    """The heads that are out: of signed bundles, of notices of withdrawal, and the last one.
+
+    A hash confirms a guess at what was hashed, the time of day and the person among it, so
+    the hashes of all other events stay inside.
+    """
+    signed = (r.bundle.signature for r in releases if r.bundle is not None)
+    out = {signature.head for signature in signed if signature is not None}
+    return frozenset(
+        event.head
+        for event in log.events
+        if event.head in out or event.kind == WITHDRAWN or event.head == log.head
+    )
+
+
 def event_rows(
-    events: Sequence[Event], pages: Mapping[tuple[str, str], str], *, internal: bool
+    events: Sequence[Event],
+    pages: Mapping[tuple[str, str], str],
+    *,
+    heads: Collection[Head],
+    internal: bool,
 ) -> tuple[EventRow, ...]:
-    """Events as rows; the public sees what is public of them."""
-    return tuple(_event_row(event, pages, internal=internal) for event in events)
+    """Events as rows, with these heads; the public sees what is public of them."""
+    return tuple(_event_row(event, pages, heads, internal=internal) for event in events)
 
 
-def _event_row(event: Event, pages: Mapping[tuple[str, str], str], *, internal: bool) -> EventRow:
+def _event_row(
+    event: Event,
+    pages: Mapping[tuple[str, str], str],
+    heads: Collection[Head],
+    *,
+    internal: bool,
+) -> EventRow:
     shown = event if internal else public(event)
     failed = event.kind == VALIDATED and event.facts.get("passed") is not True
     spent = timeline.spent(shown)
@@ -344,7 +369,7 @@ def _event_row(event: Event, pages: Mapping[tuple[str, str], str], *, internal: 
         spent=show(Fraction(spent)) if _is_number(spent) else spent,
         checks=timeline.checks(shown),
         facts=timeline.describe(shown) if internal or shown.facts else "",
-        hash=event.hash,
+        hash=event.hash if event.head in heads else "",
         is_bad=failed or event.kind == WITHDRAWN,
     )
 

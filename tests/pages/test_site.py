@@ -86,9 +86,23 @@ def test_the_timeline_tells_every_event_and_that_the_chain_verifies(
     text = text_of(site / "timeline.html")
     assert f"Intact. All {len(ledger.timeline())} events" in text
     assert ledger.head().hash in text
-    assert (site / "hashes.txt").read_text().splitlines() == [
-        f"{event.sequence} {event.hash}" for event in ledger.timeline()
-    ]
+    assert "which is in this log" in text_of(site / SECOND / "index.html")
+
+
+def test_the_public_sees_hashes_that_are_out_already_and_operators_all(
+    site: Path, internal_site: Path, office: Home
+) -> None:
+    ledger = RunRef(str(office.root), "household-sizes", "synthetic-1").ledger()
+    every = {f"{event.sequence} {event.hash}": event for event in ledger.timeline()}
+    inside = (internal_site / "hashes.txt").read_text().splitlines()
+    assert inside == list(every)
+    shown = (site / "hashes.txt").read_text().splitlines()
+    # Before each of three signatures the gates had spoken; one release was withdrawn.
+    kinds = [every[line].kind for line in shown]
+    assert kinds == ["validated", "validated", "withdrawn", "validated", "published"]
+    hidden = [event.hash[:12] for line, event in every.items() if line not in shown]
+    pages = b"".join(content for name, content in files(site).items() if "report" not in name)
+    assert not [hash_ for hash_ in hidden if hash_.encode() in pages]
 
 
 def test_a_withdrawn_release_is_marked_on_every_page_that_shows_it(site: Path) -> None:

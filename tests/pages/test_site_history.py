@@ -147,10 +147,14 @@ def test_the_public_sees_no_actor_no_time_no_reason_of_the_house_and_no_unlisted
             *((at, kind, "sizes", "first", secret) for kind in (*PUBLIC_FACTS, "purged", "new")),
         ]
     )
-    shown = str([public(event) for event in events]) + str(event_rows(events, {}, internal=False))
+
+    def rows(*, internal: bool) -> object:
+        return event_rows(events, {}, heads=(), internal=internal)
+
+    shown = str([public(event) for event in events]) + str(rows(internal=False))
     for hidden in ("SECRET", "123456", "somebody", "06:07"):
         assert hidden not in shown
-    inside = str(event_rows(events, {}, internal=True))
+    inside = str(rows(internal=True))
     for told in ("SECRETREASON", "somebody@somewhere", "06:07:08"):
         assert told in inside
 
