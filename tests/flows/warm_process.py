@@ -66,6 +66,7 @@ def _command(
     os.environ.update(environment)
     os.chdir(cwd)
     sys.argv = ["pgsr", *arguments]
+    sys.modules.pop("flows.cli.screen", None)  # it is as wide as the screen was at its import
     try:
         main()
     finally:

@@ -6,7 +6,9 @@ neighbour: a sampler that forgets the truth gives all of them the same measureme
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +22,8 @@ import pytest
 from benchmarks.privacy_audit import products
 from benchmarks.privacy_audit.products import Product
 from benchmarks.privacy_audit.stages import Measured, measure, post_processed
+from pgsr_core.attestation.keys import PrivateKey
+from pgsr_core.attestation.provenance import PROVENANCE_FILE
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.noise.opendp import OpenDPSampler
 from pgsr_core.noise.seeded import SeededSampler
@@ -27,7 +31,9 @@ from tasks.stages import publish as publish_stage
 from tasks.stages.margins import margins
 from tasks.stages.publish import publish
 from tasks.stages.validate import validate
+from tasks.storage.zones import write_private
 
+KEY = PrivateKey.generate().to_pem(passphrase=None)
 NEIGHBOURS = products.neighbours(ReleaseSampler.OPENDP)
 
 
@@ -59,8 +65,20 @@ def bundle(product: Product, folder: Path) -> dict[str, bytes]:
         ref = measured.run.ref
         uncertainty = margins.fn(ref, measured.table, table)
         checks = validate.fn(ref, table, uncertainty)
+        write_private(ref.installation.signing_key, KEY)
         published = Path(publish.fn(ref, table, uncertainty, checks))
-    return {path.name: path.read_bytes() for path in published.iterdir()}
+    files = {path.name: path.read_bytes() for path in published.iterdir()}
+    return {**files, PROVENANCE_FILE: without_ledger_head(files[PROVENANCE_FILE])}
+
+
+def without_ledger_head(envelope: bytes) -> bytes:
+    """What is signed but for the head of the ledger, whose events carry times and a secret's marks.
+
+    The head is a hash over the log; what the log holds of raw data is keyed with a secret.
+    """
+    statement = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
+    assert statement["predicate"].pop("ledger_head")
+    return json.dumps(statement, sort_keys=True).encode()
 
 
 @pytest.fixture(scope="module")
