@@ -39,6 +39,9 @@ class Mechanism:
         keeps_region_totals: whether G_r is kept in every region (where it is public), or only
             G at every level.
         requires: the package of a generic solver that it cannot do without, of an optional extra.
+        simulated_by: the mechanism whose errors are simulated in its place for typical margins,
+            where its own would look too small: a table that was drawn towards what is expected
+            of it is drawn there even better the second time.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Mechanism:
     steps: tuple[Step, ...]
     keeps_region_totals: bool = False
     requires: str | None = None
+    simulated_by: Mechanism | None = None
 
     def refuse_if_out_of_reach(self, *, cells: int) -> None:
         """Refuse before anything is spent what the mechanism's solver could not do afterwards.
@@ -80,6 +84,7 @@ GLOBAL = Mechanism(
     query=Query.CUMULATIVE,
     steps=(GlobalProjection(),),
     keeps_region_totals=True,
+    simulated_by=CUMULATIVE,
 )
 EXACT_COUNTS = Mechanism(
     name="exact-counts",

@@ -45,7 +45,7 @@ def typical_half_widths(
     are; an interval for one count is in confidence_intervals.
 
     Args:
-        mechanism: its steps are repeated.
+        mechanism: its steps are repeated, or those of the one that it names for this.
         facts: the public facts, with the scales of the noise.
         counts: the released table.
         seed: the digest of the measurements.
@@ -70,7 +70,7 @@ def typical_half_widths(
         start = _start(seed, repetition)
         kernels.add_simulated_noise(truth, decay, start, noisy)
         values = noisy
-        for step in mechanism.steps:
+        for step in (mechanism.simulated_by or mechanism).steps:
             values = step(values, facts).values
         kernels.count_errors(counts, values, tree.level, classes, errors)
         if progress is not None:
