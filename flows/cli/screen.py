@@ -120,6 +120,7 @@ class GroupsDisplay:
     """One bar for many groups of runs that go on at once, with the group that moved last."""
 
     def __init__(self, title: str) -> None:
+        self._console = Console(stderr=True, quiet=True) if logs.is_json() else err
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -127,16 +128,15 @@ class GroupsDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True, quiet=True) if logs.is_json() else err,
-            # Elsewhere than on a terminal a bar is drawn once, at the end.
-            disable=logs.is_json(),
+            console=self._console,
         )
         self._bar = self._progress.add_task(title, total=None, note="starting Prefect")
         self._lock = threading.Lock()
         self._runs: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> GroupsDisplay:
-        self._progress.start()
+        if self._console.is_terminal:
+            self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,10 +152,11 @@ class GroupsDisplay:
         self._count(stage, done, total or done)
 
     def stage_finished(self, stage: str, note: str) -> None:
-        """Count runs that were given up as done."""
-        del note
+        """Count runs that were given up as done; elsewhere than on a terminal, a line a group."""
         _, total = self._runs.get(stage, (0, 0))
         self._count(stage, total, total)
+        if not self._console.is_terminal:
+            self._console.print(f"  ✓ {_plain(stage)}: {_plain(note)}")
 
     def stage_failed(self, stage: str, error: BaseException) -> None:
         """Nothing: the command ends with the error."""

@@ -159,9 +159,10 @@ def census(
     """
     generator = np.random.default_rng(seed)
     shares = _household_shares()
+    laws = {mean: _tilted(shares, mean) for mean in set(mean_sizes)}
     counts = np.array(
         [
-            generator.multinomial(number, _tilted(shares, mean))
+            generator.multinomial(number, laws[mean])
             for number, mean in zip(households, mean_sizes, strict=True)
         ],
         dtype=np.int64,
@@ -180,8 +181,9 @@ def census_like(*, counties: int = CENSUS_COUNTIES, seed: int = 1) -> Evaluation
     paths = [(f"{s:02d}", f"{c:03d}") for s in range(states) for c in range(by_state[s])]
     shares = np.exp(COUNTY_SPREAD * generator.standard_normal(counties))
     households = apportion(sum(HOUSEHOLDS_2010) * counties // CENSUS_COUNTIES, shares)
-    sizes = np.clip(generator.normal(MEAN_SIZE, MEAN_SIZE_SPREAD, counties), 1.5, 4.0)
-    drawn = census(paths, households.tolist(), sizes.tolist(), seed=seed)
+    means = np.clip(generator.normal(MEAN_SIZE, MEAN_SIZE_SPREAD, counties), 1.5, 4.0)
+    # Two decimals, as they are published.
+    drawn = census(paths, households.tolist(), means.round(2).tolist(), seed=seed)
     return replace(drawn, name="census-like")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pgsr_core.evaluation.contenders import CONTENDERS
 from pgsr_core.evaluation.published import COMPARED, EPSILONS, TABLE_1, TIME_OUT
 from tasks.evaluation.catalogue import SERIES
 from tasks.evaluation.paper import notation, stand_ins
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 330, 260
 OURS, PAPER = "ours", "paper"
 SECONDS = "seconds"
+# Twelve that can be told apart (Tableau's ten, and two).
+PALETTE = (
+    *("#f28e2b", "#e15759", "#4e79a7", "#9c755f", "#b07aa1", "#79706e"),
+    *("#ff9da7", "#edc948", "#59a14f", "#76b7b2", "#86bcb6", "#bab0ac"),
+)
 
 
 def figures(store: Store) -> dict[str, str]:
@@ -112,7 +118,7 @@ def _layers(points: list[dict[str, Any]], *, x: str, y: str, kind: str) -> list[
 
     base = alt.Chart({"values": points}).encode(
         x=alt.X(f"x:{kind}", title=x, axis=alt.Axis(labelAngle=0)),
-        color=alt.Color("mechanism:N", title=None, sort=None),
+        color=alt.Color("mechanism:N", title=None, scale=_colours(points)),
     )
     ours = base.transform_filter(f"datum.source == '{OURS}'")
     means = alt.Y("mean:Q", title=y, scale=alt.Scale(type="log"))
@@ -129,6 +135,16 @@ def _layers(points: list[dict[str, Any]], *, x: str, y: str, kind: str) -> list[
         ours.mark_rule().encode(y=alt.Y("low:Q", title=y), y2="high:Q"),
         ours.mark_point(filled=True, size=45).encode(y=means, shape=shapes),
     ]
+
+
+def _colours(points: list[dict[str, Any]]) -> alt.Scale:
+    """A mechanism has the same colour in every figure."""
+    import altair as alt
+
+    palette = dict(zip((notation(name) for name in CONTENDERS), PALETTE, strict=False))
+    used = {point["mechanism"] for point in points}
+    shown = {name: colour for name, colour in palette.items() if name in used}
+    return alt.Scale(domain=list(shown), range=list(shown.values()))
 
 
 def _beside(
