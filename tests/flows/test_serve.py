@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +59,23 @@ class Served:
     api: str
 
     def ask(self, method: str, path: str, document: Any = None) -> Any:
-        """Ask the server as its pages do."""
+        """Ask the server as its pages do; again while its database is busy, as its clients do."""
         request = urllib.request.Request(  # noqa: S310  (our own server)
             f"{self.api}{path}",
             method=method,
             data=json.dumps(document or {}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-            content = answer.read()
-        return json.loads(content) if content else None
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                    content = answer.read()
+                return json.loads(content) if content else None
+            except urllib.error.HTTPError as refused:
+                if refused.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
 
     def run_in(self, *states: str) -> dict[str, Any] | None:
         """A run of the schedule that is in one of these states."""
