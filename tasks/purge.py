@@ -16,13 +16,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pgsr_core.errors import PgsrError, Refused, Unavailable
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.ledger.ledger import Ledger
 from tasks.ledger.owner import Owner
 from tasks.run import RunRef
 from tasks.storage.zones import Home, sync_folder
 
 EVENT = "purged"
-PUBLISHED = "published"
 
 
 class NotPublished(Refused):

@@ -17,6 +17,7 @@ from pgsr_core.replay import (
 )
 from pgsr_core.verification.report import Item
 from tasks.bundles import FolderBundle
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.ledger.ledger import MeasurementDamaged
 from tasks.publication.place import is_published
 from tasks.run import Run, RunRef
@@ -87,7 +88,7 @@ def _hear_ledger(run: Run, said: Said) -> None:
             said.setdefault(names[facts["stage"]], {})[LEDGER] = facts.get("digest")
         elif kind == "validated":
             said[_RELEASED]["the ledger's checks"] = facts.get("digest")
-        elif kind == "published":
+        elif kind == PUBLISHED:
             for table, digest in dict(facts.get("digests", {})).items():
                 said.setdefault(table, {})["the ledger's publication"] = digest
 
@@ -126,7 +127,7 @@ def _hear_bundle(run: Run, origin: Origin, said: Said) -> list[Item]:
     folder = run.plan.destination
     if not is_published(folder):
         recorded = any(
-            kind == "published" for kind, _ in run.ledger.events(run.ref.product, run.ref.release)
+            kind == PUBLISHED for kind, _ in run.ledger.events(run.ref.product, run.ref.release)
         )
         what = "is no longer where it was published" if recorded else "is not published yet"
         return [Item(BUNDLE, True, f"The bundle {what}, so it is not compared.")]

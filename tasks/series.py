@@ -16,13 +16,13 @@ from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.model import Configuration, render_release
 from tasks.configuration.schedule import Schedule
 from tasks.configuration.slots import MOST_CAUGHT_UP, latest_slots, owed_slots
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.ledger.ledger import Ledger, RunState
 from tasks.run import NoSuchRun, RunRef
 from tasks.stages.prepare import home_of
 from tasks.storage.zones import Home
 
 SCHEDULED = "scheduled"
-PUBLISHED = "published"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from pgsr_core.errors import PgsrError
 from tasks.configuration.model import Configuration
 from tasks.configuration.plan import ReleasePlan
 from tasks.corrections.withdrawal import withdrawal_event
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.publication.place import confirm_published, is_published, recorded_digests
 from tasks.run import NoSuchRun, RunRef
 
-PUBLISHED = "published"
 # What a configuration may say anew without asking for anything else than before.
 _OF_NO_CONSEQUENCE = ("schedule", "retention", "resources", "alerts")
 

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pgsr_core.chain import GENESIS, Event, Head
-from tasks.ledger.bookkeeping import RAISED
+from tasks.ledger.bookkeeping import MEASURED, PUBLISHED, RAISED
 from tasks.storage.zones import Home
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def describe(event: Event) -> str:
 
 def spent(event: Event) -> str:
     """The ε that an event charged; empty where it charged nothing."""
-    return str(event.facts.get("epsilon", "")) if event.kind == "measured" else ""
+    return str(event.facts.get("epsilon", "")) if event.kind == MEASURED else ""
 
 
 def checks(event: Event) -> str:
@@ -181,7 +181,7 @@ def open_lineage(events: Sequence[Event]) -> Iterator[dict[str, Any]]:
 
 def _job(event: Event) -> str | None:
     """The stage whose end an event records; None for an event that ends no stage."""
-    stages = {"measured": "noise", "validated": "validate", "published": "publish"}
+    stages = {MEASURED: "noise", "validated": "validate", PUBLISHED: "publish"}
     if event.product is None or event.release is None:
         return None
     if event.kind == "computed":
@@ -199,13 +199,13 @@ def _stage_run(
     inputs = _inputs(event, tables)
     outputs: dict[str, str] = {}
     digest = event.facts.get("digest")
-    if event.kind == "measured":
+    if event.kind == MEASURED:
         outputs = {"measurements": str(digest)}
     elif event.kind == "computed":
         outputs = {job: str(digest)}
-    elif event.kind == "published":
+    elif event.kind == PUBLISHED:
         outputs = {str(k): str(v) for k, v in dict(event.facts.get("files", {})).items()}
-    if event.kind in {"measured", "computed"}:
+    if event.kind in {MEASURED, "computed"}:
         tables.update(outputs)
     failed = event.kind == "validated" and event.facts.get("passed") is not True
     yield _run_event("START", started.at, event, job)
@@ -219,7 +219,7 @@ def _stage_run(
 
 def _inputs(event: Event, tables: Mapping[str, str]) -> dict[str, str]:
     """What a stage read: the tables that a verdict or a publication names, else the newest."""
-    if event.kind == "measured" or not tables:
+    if event.kind == MEASURED or not tables:
         return {}
     named: set[object] = set()
     if event.kind != "computed":

@@ -71,6 +71,14 @@ def claimed_keyid(envelope: bytes) -> str | None:
         return None
 
 
+def claimed_payload(envelope: bytes) -> bytes | None:
+    """What an envelope claims was signed, unverified; None if it is none."""
+    try:
+        return _fields(read_canonical_object(envelope))[0]
+    except (NotStrictJson, EnvelopeRejected):
+        return None
+
+
 def _envelope(payload: bytes, payload_type: str, keyid: str, signature: bytes) -> bytes:
     return canonical_json(
         {

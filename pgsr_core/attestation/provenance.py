@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from pgsr_core.attestation.dsse import EnvelopeRejected
+from pgsr_core.attestation.dsse import EnvelopeRejected, claimed_payload
 from pgsr_core.attestation.keys import PrivateKey, PublicKey
 from pgsr_core.attestation.statement import Statement, is_digest
+from pgsr_core.attestation.strict_json import NotStrictJson, read_canonical_object
 from pgsr_core.errors import Refused
 from pgsr_core.lineage import Lineage
 from pgsr_core.sensitivity import Neighbours
@@ -236,6 +237,15 @@ def open_release(envelope: bytes, *, key: PublicKey) -> SignedRelease:
     if PROVENANCE_FILE in statement.subjects:
         raise EnvelopeRejected("what was signed claims to cover its own signature")
     return SignedRelease(statement.subjects, provenance)
+
+
+def claimed_ledger_head(envelope: bytes) -> LedgerHead | None:
+    """Where in the ledger's history a provenance.dsse.json claims to be from, unverified."""
+    try:
+        statement = read_canonical_object(claimed_payload(envelope) or b"")
+        return _ledger_head(statement["predicate"]["ledger_head"])
+    except (NotStrictJson, KeyError, TypeError, ValueError):
+        return None
 
 
 def exact_fraction(text: str) -> Fraction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pgsr_core.errors import PgsrError
 from tasks.configuration.plan import ReleasePlan
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.ledger.ledger import Ledger
 
 
@@ -31,4 +32,4 @@ def refuse_unknown_replaced(plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 def was_published(ledger: Ledger | None, product: str, release: str) -> bool:
     """Whether a release was ever published; a withdrawn one was, too."""
-    return ledger is not None and ledger.has_event("published", product, release)
+    return ledger is not None and ledger.has_event(PUBLISHED, product, release)

@@ -27,6 +27,7 @@ from pgsr_core.attestation.withdrawal import (
 from pgsr_core.chain import Event
 from pgsr_core.errors import PgsrError, Refused, Unavailable
 from tasks import failpoints
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.ledger.ledger import Ledger
 from tasks.publication.documents import DATAPACKAGE
 from tasks.publication.place import PUBLIC_FILE
@@ -35,7 +36,6 @@ from tasks.run import Run, RunRef
 from tasks.storage.zones import sync_folder
 
 EVENT = "withdrawn"
-PUBLISHED = "published"
 # What tells one bundle from another: all other files' checksums are in the first of them.
 _NAMING_FILES = (DATAPACKAGE, PROVENANCE_FILE)
 

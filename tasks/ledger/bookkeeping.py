@@ -16,6 +16,7 @@ from tasks.ledger.schema import charges, measurements, populations
 MEASURED = "measured"
 POPULATION = "population"
 RAISED = "budget-raised"
+PUBLISHED = "published"
 
 
 def contradictions(connection: Connection, events: Iterable[Event]) -> list[str]:

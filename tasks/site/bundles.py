@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pgsr_core.attestation.dsse import claimed_keyid
-from pgsr_core.attestation.provenance import PROVENANCE_FILE
+from pgsr_core.attestation.provenance import PROVENANCE_FILE, claimed_ledger_head
 from pgsr_core.chain import Head
 from pgsr_core.errors import PgsrError
 from tasks.publication.documents import CHECKS, DATAPACKAGE, PRIVACY, REPORT
@@ -75,8 +73,10 @@ class Bundle:
         if PROVENANCE_FILE not in self.files:
             return None
         envelope = (self.folder / PROVENANCE_FILE).read_bytes()
-        keyid = claimed_keyid(envelope)
-        return None if keyid is None else Signature(keyid, _signed_head(envelope))
+        keyid, head = claimed_keyid(envelope), claimed_ledger_head(envelope)
+        if keyid is None:
+            return None
+        return Signature(keyid, None if head is None else Head(head.sequence, head.hash))
 
     def table(self, name: str) -> Path | None:
         """The file of a table, in the first format that it is published in."""
@@ -109,12 +109,3 @@ def find_bundle(home: Home, release: ReleaseHistory) -> Bundle:
     if files != dict(release.published_files):
         raise NoBundle(NOT_THE_SAME)
     return Bundle(folder, privacy, checks, package, files)
-
-
-def _signed_head(envelope: bytes) -> Head | None:
-    try:
-        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
-        head = payload["predicate"]["ledger_head"]
-        return Head(int(head["sequence"]), str(head["hash"]))
-    except (ValueError, KeyError, TypeError):
-        return None

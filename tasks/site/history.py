@@ -15,12 +15,11 @@ from typing import Any
 from pgsr_core.chain import Event
 from tasks.configuration.model import identifier
 from tasks.corrections.withdrawal import EVENT as WITHDRAWN
-from tasks.ledger.bookkeeping import MEASURED, POPULATION, RAISED
+from tasks.ledger.bookkeeping import MEASURED, POPULATION, PUBLISHED, RAISED
 from tasks.ledger.reposts import REPOSTED
 
 COMPUTED = "computed"
 VALIDATED = "validated"
-PUBLISHED = "published"
 SCHEDULED = "scheduled"
 
 # Facts of each kind of event that may be shown to anyone: digests, public numbers, and what was

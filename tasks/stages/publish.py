@@ -14,6 +14,7 @@ from pgsr_core.lineage import Lineage
 from pgsr_core.margins import MARGINS
 from tasks import failpoints, operator
 from tasks.boundary import stage
+from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.publication.bundle import build_bundle
 from tasks.publication.errors import AlreadyPublished, GateNotPassed
 from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
@@ -60,8 +61,8 @@ def publish(
                 raise
     failpoints.reach("publish.renamed")
     said = {"digests": digests, "files": dict(published.checksums)}
-    if not run.ledger.has_event("published", ref.product, ref.release, **said):
-        run.ledger.record("published", ref.product, ref.release, **said)
+    if not run.ledger.has_event(PUBLISHED, ref.product, ref.release, **said):
+        run.ledger.record(PUBLISHED, ref.product, ref.release, **said)
     ref.note(state="published", stage=STAGE)
     operator.terminal().stage_finished(STAGE, f"{len(published.checksums)} files")
     return str(published.folder)

@@ -41,6 +41,7 @@ from pgsr_core.attestation.provenance import (
     LedgerHead,
     NotSignable,
     Provenance,
+    claimed_ledger_head,
     exact_fraction,
     open_release,
     sign_release,
@@ -205,6 +206,15 @@ def resigned(change: Callable[[dict[str, Any]], object]) -> bytes:
     statement = json.loads(base64.b64decode(json.loads(ENVELOPE)["payload"]))
     change(statement)
     return seal(canonical_json(statement), payload_type=PAYLOAD_TYPE, key=KEY)
+
+
+def test_the_claimed_head_is_read_without_the_key_and_is_none_where_there_is_none() -> None:
+    assert claimed_ledger_head(ENVELOPE) == PROVENANCE.ledger_head
+    for wrong in ({"sequence": -1, "hash": "5" * 64}, {"sequence": 1}, 7):
+        forged = resigned(lambda s, wrong=wrong: s["predicate"].update(ledger_head=wrong))
+        assert claimed_ledger_head(forged) is None
+    assert claimed_ledger_head(resigned(lambda s: s.pop("predicate"))) is None
+    assert claimed_ledger_head(b"{}") is None
 
 
 @pytest.mark.parametrize(

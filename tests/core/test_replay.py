@@ -241,7 +241,7 @@ def random_origin(mechanism: Mechanism, *, seed: int) -> Origin:
 RELEASED = {
     "cumulative": "cd2842d63678b917a36c520570d16d5fb3bb55bec1466958181f53644e4b0c29",
     "direct": "c5616ce9ed31808876686af6db4204082f71d7d98dd9488bb1adac4bbdf2ea6b",
-    "global": "06bb658b8b7f7c4a090156de02d3469a765a6d1dc8c70f57cf5d2c49e43d9a00",
+    "global": "a9b7f9039a88268fbf7cd9ba70b047d4c277fffddadc6a400826462b096d14e8",
 }
 
 
