@@ -11,6 +11,8 @@ from pgsr_core.errors import PgsrError, Refused
 
 SHARE_DIGITS = 4
 MOST_OPTIMISED_LEVELS = 1000
+GIVEN = Fraction(1, 30)
+MOST_GIVEN = Fraction(1, 2)
 
 
 class SplitDoesNotFit(PgsrError):
@@ -148,6 +150,19 @@ def optimised_shares(
     largest = shares.index(max(shares))
     shares[largest] += 1 - sum(shares)
     return tuple(shares)
+
+
+def balanced_shares(levels: int) -> tuple[Fraction, ...]:
+    """The split for estimates that pool regions: what the leaves can spare goes to those above.
+
+    A leaf is drawn towards the rest of its level, so that its own measurement counts for less;
+    the regions above are large, and little but their own measurement tells of them. For each
+    level above it the leaves' level gives GIVEN of an equal share away, at most half of it, to
+    all others alike. GIVEN was chosen by trying: docs/solvers.md says on what.
+    """
+    given = min(Fraction(levels - 1) * GIVEN, MOST_GIVEN)
+    whole = levels - given
+    return (1 / whole,) * (levels - 1) + ((1 - given) / whole,)
 
 
 def _rounded(share: Fraction) -> Fraction:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
+from typing import Literal
 
 from pgsr_core.postprocessing.exact_programs import (
     ConstraintTables,
@@ -26,6 +27,9 @@ from pgsr_core.postprocessing.steps import (
 )
 from pgsr_core.solvers.generic.errors import SolverMissing
 
+# In a configuration: the mechanism is chosen from measured results, see pgsr_core.selection.
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class Mechanism:
@@ -36,18 +40,21 @@ class Mechanism:
         notation: as in the literature.
         query: what is measured.
         steps: post-processing, in order; the last one yields the counts to publish.
+        split: how ε is split over the levels unless a configuration says so.
         keeps_region_totals: whether G_r is kept in every region (where it is public), or only
             G at every level.
         requires: the package of a generic solver that it cannot do without, of an optional extra.
-        simulated_by: the mechanism whose errors are simulated in its place for typical margins,
-            where its own would look too small: a table that was drawn towards what is expected
-            of it is drawn there even better the second time.
+        simulated_by: the mechanism whose errors are simulated in its place for typical margins:
+            one that finds the same optimum or one near it in no time, for those that take long;
+            and a rougher one where its own errors would look too small, since a table that was
+            drawn towards what is expected of it is drawn there even better the second time.
     """
 
     name: str
     notation: str
     query: Query
     steps: tuple[Step, ...]
+    split: Literal["uniform", "balanced"] = "uniform"
     keeps_region_totals: bool = False
     requires: str | None = None
     simulated_by: Mechanism | None = None
@@ -83,6 +90,7 @@ GLOBAL = Mechanism(
     notation="shrunk global projection",
     query=Query.CUMULATIVE,
     steps=(GlobalProjection(),),
+    split="balanced",
     keeps_region_totals=True,
     simulated_by=CUMULATIVE,
 )
@@ -92,6 +100,7 @@ EXACT_COUNTS = Mechanism(
     query=Query.COUNTS,
     steps=(ExactCounts(),),
     requires="pyscipopt",
+    simulated_by=DIRECT,
 )
 CONSTRAINT_TABLES = Mechanism(
     name="constraint-tables",
@@ -99,6 +108,7 @@ CONSTRAINT_TABLES = Mechanism(
     query=Query.COUNTS,
     steps=(ConstraintTables(),),
     requires="ortools",
+    simulated_by=DIRECT,
 )
 EXACT_CUMULATIVE = Mechanism(
     name="exact-cumulative",
@@ -107,6 +117,7 @@ EXACT_CUMULATIVE = Mechanism(
     steps=(ExactCumulative(),),
     keeps_region_totals=True,
     requires="pyscipopt",
+    simulated_by=CUMULATIVE,
 )
 
 MECHANISMS: Mapping[str, Mechanism] = MappingProxyType(
@@ -147,4 +158,4 @@ def why_not(name: str) -> str:
             f"up, and nothing can be published with it; take {instead}, which solves the same "
             "problem in integers"
         )
-    return f"must be one of {', '.join(sorted(MECHANISMS))}"
+    return f"must be one of {', '.join(sorted(MECHANISMS))}, or {AUTO}"

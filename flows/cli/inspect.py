@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pgsr_core.budget import Account
-    from tasks.configuration.plan import LevelPlan, ReleasePlan
+    from tasks.configuration.plan import LevelPlan, Planned, ReleasePlan
     from tasks.ledger.ledger import Ledger
 
 
@@ -31,7 +31,8 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     from tasks.stages.prepare import home_of
 
     loaded = load_configuration(configuration)
-    plan = make_plan(loaded, slot=slot_time(slot)).plan
+    planned = make_plan(loaded, slot=slot_time(slot))
+    plan = planned.plan
     population = plan.configuration.population
     home = home_of(loaded)
     ledger = Ledger.existing(home.ledger_url, witness=home.witness)
@@ -46,9 +47,9 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     if notice is not None:
         warn(notice)
     if as_json:
-        say_json(_plan_document(plan, account, cost))
+        say_json(_plan_document(planned, account, cost))
     else:
-        _show_plan(plan)
+        _show_plan(planned)
         why = " (already measured and charged)" if measured else ""
         out.print(
             f"Cost     epsilon {show(cost)}{why}; population {population.name}: "
@@ -59,11 +60,13 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
         out.print("[green]Ready.[/] Nothing was touched.")
 
 
-def _plan_document(plan: ReleasePlan, account: Account, cost: Fraction) -> dict[str, Any]:
+def _plan_document(planned: Planned, account: Account, cost: Fraction) -> dict[str, Any]:
+    plan = planned.plan
     privacy = plan.configuration.privacy.model_dump(mode="json")
     return {
         "release": f"{plan.product}/{plan.release}",
         "mechanism": plan.mechanism.name,
+        "choice": None if planned.choice is None else planned.choice.explain(),
         "simulation": plan.configuration.simulate,
         "neighbours": privacy["neighbours"],
         "sampler": plan.sampler,
@@ -99,9 +102,10 @@ def _expected_error(plan: ReleasePlan, levels: Sequence[LevelPlan]) -> float:
     )
 
 
-def _show_plan(plan: ReleasePlan) -> None:
+def _show_plan(planned: Planned) -> None:
     from flows.cli.screen import out
 
+    plan = planned.plan
     privacy = plan.configuration.privacy
     out.print(_level_table(plan))
     if privacy.split != "uniform":
@@ -112,6 +116,9 @@ def _show_plan(plan: ReleasePlan) -> None:
         f"{privacy.neighbours}, sampler {plan.sampler}; mechanism {plan.mechanism.name} "
         f"({plan.mechanism.notation})"
     )
+    if planned.choice is not None:
+        chosen, because = planned.choice.explain()
+        out.print(f"Chosen   {chosen};\n         {because}", soft_wrap=True)
     out.print(f"Groups   {groups}; sizes {plan.smallest_size} to {plan.configuration.sizes.max}")
     out.print("[dim]Errors are those of the noise, before post-processing (mean absolute).[/]")
     out.print(f"Bundle   {plan.destination}", soft_wrap=True)
@@ -152,8 +159,13 @@ def _show_split(plan: ReleasePlan) -> None:
     from flows.cli.screen import out
     from pgsr_core.budget import show
 
-    listed = isinstance(plan.configuration.privacy.split, tuple)
-    chosen = "as listed" if listed else "optimised"
+    match plan.configuration.privacy.split:
+        case tuple():
+            chosen = "as listed"
+        case "balanced":
+            chosen = "balanced"
+        case _:
+            chosen = "optimised"
     if len(set(plan.weights)) > 1:
         chosen += f" for weights {', '.join(show(weight) for weight in plan.weights)}"
     out.print(

@@ -29,15 +29,23 @@ class TreeFit(NamedTuple):
     variance: Real
 
 
-def least_squares(tree: RegionTree, measured: Int, *, level_variances: Sequence[float]) -> TreeFit:
-    """Fit a table of measurements; `level_variances` are those of the noise, root first."""
+def gather(tree: RegionTree, measured: Int, *, level_variances: Sequence[float]) -> TreeFit:
+    """Fit each region to what was measured in and below it alone: the first of the two passes.
+
+    Args:
+        tree: the region tree.
+        measured: regions × sizes.
+        level_variances: those of the noise, root first.
+    """
     own = np.array(level_variances, dtype=np.float64)[tree.level]
-    values = measured.astype(np.float64)
-    variance = own.copy()
-    first_child = read_only(tree.first_child)
-    _gather(first_child, own, values, variance)
-    _hand_down(first_child, values, variance)
-    return TreeFit(values, variance)
+    fit = TreeFit(measured.astype(np.float64), own.copy())
+    _gather(read_only(tree.first_child), own, fit.values, fit.variance)
+    return fit
+
+
+def hand_down(tree: RegionTree, fit: TreeFit) -> None:
+    """Let regions know, in place, of what was measured elsewhere: the second pass."""
+    _hand_down(read_only(tree.first_child), fit.values, fit.variance)
 
 
 @njit(cache=True)

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from pgsr_core.mechanisms import MECHANISMS, why_not
+from pgsr_core.mechanisms import AUTO, MECHANISMS, why_not
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
 from tasks.configuration.alerts import Alerts
@@ -142,9 +142,9 @@ class OptimisedSplit(Section):
 
 
 def _split_word(word: Any) -> Any:
-    if word not in ("uniform", "optimise"):
+    if word not in ("uniform", "balanced", "optimise"):
         raise ValueError(
-            "must be uniform, optimise, one share a level such as ['0.3', '0.7'], "
+            "must be uniform, balanced, optimise, one share a level such as ['0.3', '0.7'], "
             "or {optimise: {weights: [2, 1]}}"
         )
     return word
@@ -157,7 +157,11 @@ def _kind_of_split(split: Any) -> str:
 
 
 Split = Annotated[
-    Annotated[Literal["uniform", "optimise"], BeforeValidator(_split_word), Tag("split[word]")]
+    Annotated[
+        Literal["uniform", "balanced", "optimise"],
+        BeforeValidator(_split_word),
+        Tag("split[word]"),
+    ]
     | Annotated[tuple[Exact, ...], Tag("split[shares]")]
     | Annotated[OptimisedSplit, Tag("split[objective]")],
     Discriminator(_kind_of_split),
@@ -169,12 +173,12 @@ class Privacy(Section):
 
     epsilon: Exact = Field(gt=0)
     neighbours: Neighbours = Neighbours.ADD_REMOVE
-    split: Split = "uniform"
+    split: Split | None = Field(default=None, description="None: as suits the mechanism")
     sampler: ReleaseSampler = ReleaseSampler.OPENDP
 
     @field_validator("split")
     @classmethod
-    def _shares(cls, split: Split) -> Split:
+    def _shares(cls, split: Split | None) -> Split | None:
         if isinstance(split, tuple):
             if any(share <= 0 for share in split):
                 raise ValueError("every level needs a positive share")
@@ -267,7 +271,7 @@ class Configuration(Section):
     @field_validator("mechanism")
     @classmethod
     def _mechanism(cls, name: str) -> str:
-        if name not in MECHANISMS:
+        if name != AUTO and name not in MECHANISMS:
             raise ValueError(why_not(name))
         return name
 

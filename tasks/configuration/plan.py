@@ -21,15 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pgsr_core.budget import optimised_shares, split_over_levels
+from pgsr_core.budget import balanced_shares, optimised_shares, split_over_levels
 from pgsr_core.canonical import json_digest
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.mechanisms import MECHANISMS, Mechanism
+from pgsr_core.mechanisms import AUTO, MECHANISMS, Mechanism
 from pgsr_core.noise.catalogue import SIMULATION
 from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.scales import expected_absolute_noise
+from pgsr_core.selection import Choice
 from pgsr_core.sensitivity import l1_sensitivity
+from tasks.configuration.choice import choose_mechanism
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
 from tasks.configuration.model import Configuration, OptimisedSplit, render_release
 from tasks.configuration.section import Section
@@ -183,11 +185,12 @@ class ReleasePlan(Section):
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with the public inputs that it was made from."""
+    """A plan with the public inputs that it was made from, and why its mechanism was chosen."""
 
     plan: ReleasePlan
     regions: RegionTable
     groups_by_region: NDArray[np.int64] | None
+    choice: Choice | None = None
 
 
 def groups_digest(groups_by_region: NDArray[np.int64] | None) -> str | None:
@@ -225,8 +228,12 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
     problems += _misplaced(loaded)
     units: PublicUnits | None = None
     levels: tuple[LevelPlan, ...] | None = None
+    choice: Choice | None = None
     if regions is not None:
         tree = regions.tree
+        if configuration.mechanism == AUTO:
+            choice = choose_mechanism(configuration, tree)
+        configuration = _decided(configuration, choice)
         if not configuration.units_from_data:
             units = attempt(("units",), lambda: _read_units(loaded, tree))
         levels = attempt(("privacy", "split"), lambda: _plan_levels(configuration, tree))
@@ -255,7 +262,16 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         sensitivity=_sensitivity(configuration),
         levels=levels,
     )
-    return Planned(plan, regions, units.groups_by_region if units else None)
+    return Planned(plan, regions, units.groups_by_region if units else None, choice)
+
+
+def _decided(configuration: Configuration, choice: Choice | None) -> Configuration:
+    """The configuration with a mechanism and a split in the place of words that stand for one."""
+    name = configuration.mechanism if choice is None else choice.mechanism
+    privacy = configuration.privacy
+    if privacy.split is None:
+        privacy = privacy.model_copy(update={"split": MECHANISMS[name].split})
+    return configuration.model_copy(update={"mechanism": name, "privacy": privacy})
 
 
 def _misplaced(loaded: LoadedConfiguration) -> list[Problem]:
@@ -308,8 +324,10 @@ def _plan_levels(configuration: Configuration, tree: RegionTree) -> tuple[LevelP
     regions = np.diff(tree.level_start).tolist()
     cells = [count * _columns(configuration) for count in regions]
     match configuration.privacy.split:
-        case "uniform":
+        case None | "uniform":
             shares = None
+        case "balanced":
+            shares = balanced_shares(tree.levels)
         case "optimise":
             shares = optimised_shares(cells)
         case OptimisedSplit(optimise=objective):

@@ -168,9 +168,9 @@ def _margins_by_level(facts: BundleFacts) -> Table:
         name=MARGINS_BY_LEVEL,
         title="Typical margins of error",
         description=(
-            "How far counts of a level and size typically are from the truth, by simulating the "
-            f"whole release {facts.margin_repetitions} times on its own result; one row for "
-            "every level and size."
+            "How far counts of a level and size typically are from the truth, by simulating noise "
+            f"and steps like those of the release {facts.margin_repetitions} times on its result; "
+            "one row for every level and size."
         ),
         columns=(_LEVEL, _size(facts), *half_widths),
         key=("level", "size"),

@@ -16,6 +16,7 @@ from pgsr_core.budget import (
     Account,
     BudgetExceeded,
     SplitDoesNotFit,
+    balanced_shares,
     optimised_shares,
     show,
     split_over_levels,
@@ -233,3 +234,23 @@ def test_fractions_are_shown_for_people():
     assert show(Fraction("0.5")) == "0.5"
     assert show(Fraction(1, 3)) == "1/3 (about 0.333333)"
     assert show(Fraction(0)) == "0"
+
+
+# --- the balanced split ---------------------------------------------------------------------
+
+
+@given(levels=st.integers(1, 60))
+def test_a_balanced_split_is_exact_and_takes_from_the_leaves_alone(levels):
+    shares = balanced_shares(levels)
+    assert sum(shares) == 1
+    assert len(shares) == levels
+    above, leaves = set(shares[:-1]), shares[-1]
+    assert len(above) <= 1
+    assert all(
+        leaves / share == max(1 - Fraction(levels - 1, 30), Fraction(1, 2)) for share in above
+    )
+
+
+def test_a_balanced_split_of_three_levels():
+    assert balanced_shares(3) == (Fraction(15, 44), Fraction(15, 44), Fraction(14, 44))
+    assert balanced_shares(1) == (1,)

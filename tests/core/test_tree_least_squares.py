@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pgsr_core.hierarchy import RegionTree
-from pgsr_core.solvers.tree_least_squares import least_squares
+from pgsr_core.solvers.tree_least_squares import TreeFit, gather, hand_down
 
 Int = NDArray[np.int64]
 Real = NDArray[np.float64]
+
+
+def least_squares(tree: RegionTree, measured: Int, *, level_variances: list[float]) -> TreeFit:
+    fit = gather(tree, measured, level_variances=level_variances)
+    hand_down(tree, fit)
+    return fit
 
 
 def random_tree(rng: np.random.Generator, regions: int) -> RegionTree:

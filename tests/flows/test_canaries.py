@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sqlite3
 import zipfile
 import zlib
@@ -62,11 +63,15 @@ def encodings(canary: str) -> Iterator[bytes]:
     yield canary.encode()
     yield canary.encode("utf-16-le")
     yield canary.encode().hex().encode()
-    for shift in range(3):
-        # Base64 of a text depends on its position modulo 3; the middle is the same whatever
-        # stands around it.
-        encoded = base64.b64encode(b"\0" * shift + canary.encode())
-        yield encoded[4 if shift else 0 : -4]
+
+
+def unpacked(content: bytes) -> Iterator[bytes]:
+    """The content, and what its runs of base64 letters say, wherever in them the text begins."""
+    yield content
+    for run in re.findall(rb"[A-Za-z0-9+/]{8,}", content):
+        for start in range(4):
+            letters = run[start:]
+            yield base64.b64decode(letters[: len(letters) // 4 * 4])
 
 
 def readings(path: Path) -> Iterator[bytes]:
@@ -115,10 +120,11 @@ def leaks(root: Path, *, besides: tuple[Path, ...]) -> list[tuple[str, str]]:
         if not path.is_file() or any(path.is_relative_to(zone) for zone in besides):
             continue
         for content in readings(path):
+            forms = tuple(unpacked(content))
             found += [
                 (str(path), canary)
                 for canary in CANARIES
-                if any(form in content for form in encodings(canary))
+                if any(code in form for code in encodings(canary) for form in forms)
             ]
     return found
 
@@ -146,6 +152,10 @@ def test_the_search_itself_finds_what_is_there(nests: Path) -> None:
     assert found == set(CANARIES)
     (nests / "note.txt").write_bytes(b"##" + base64.b64encode(b"x" + PERSON.encode() + b"yy"))
     assert any(path.endswith("note.txt") for path, _ in leaks(nests, besides=()))
+    (nests / "sealed.json").write_bytes(
+        b'{"payload":"' + base64.b64encode(b'{"most":%d}' % QUANTITY) + b'"}'
+    )
+    assert (str(nests / "sealed.json"), str(QUANTITY)) in leaks(nests, besides=())
     packed = pack({"numbers": np.array([[1, QUANTITY, 2]])})
     index = {"packed": {"columns": packed.columns, "width": packed.width}}
     (nests / "report.html").write_text(

@@ -46,3 +46,19 @@ def test_a_uniform_split_is_shown_without_anything_to_compare_it_with(
     shown = capsys.readouterr().out
     assert "error of a cell" in shown
     assert "if uniform" not in shown
+
+
+def test_a_chosen_mechanism_is_explained_by_the_setting_that_was_measured(
+    virginia: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(virginia / "product.yaml", "mechanism: cumulative", "mechanism: auto")
+    checked(virginia, "--json")
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["mechanism"] in {"cumulative", "direct", "global"}
+    chosen, because = plan["choice"]
+    assert chosen.startswith(f"{plan['mechanism']}: the best in the nearest setting measured, ")
+    assert "of cumulative's there" in because
+    checked(virginia)
+    shown = capsys.readouterr().out
+    assert f"Chosen   {chosen};" in shown
+    assert because in shown

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from tests.flows.commandline import Pgsr, broken_promises
+from tests.pages.browsing import chromium, visiting
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def data_file(census: Census) -> Path:
         pytest.param(ENGLAND_AND_WALES, id="england-and-wales-2021", marks=pytest.mark.large),
     ],
 )
-def test_a_census_is_expanded_released_and_keeps_every_promise(
+def test_a_census_is_expanded_released_keeps_every_promise_and_can_be_looked_at(
     pgsr: Pgsr, tmp_path: Path, census: Census
 ) -> None:
     histogram = data_file(census)
@@ -68,3 +69,14 @@ def test_a_census_is_expanded_released_and_keeps_every_promise(
         ).fetchall()
     assert occupied == census.households
     assert broken_promises(bundle, groups=groups, sizes=census.largest_size + 1) == []
+    site = tmp_path / "site"
+    built = pgsr("audit", "site", site, cwd=folder)
+    assert built.returncode == 0, built.stderr
+    with chromium() as browser:
+        with visiting(browser, bundle / "report.html") as visit:
+            assert f"{groups:,}" in visit.text
+            assert visit.complaints == []
+        with visiting(browser, site / "index.html", ready="body") as visit:
+            visit.page.get_by_role("link", name=bundle.name, exact=True).first.click()
+            visit.page.frame_locator("#report").locator("body[data-region]").wait_for()
+            assert visit.complaints == []

@@ -27,7 +27,7 @@ units: units.csv
 sizes: {max: 3}
 privacy: {epsilon: "1"}
 mechanism: exact-cumulative
-margins: {repetitions: 0}
+margins: {repetitions: 5}
 publish: {to: public, formats: [csv]}
 """
 

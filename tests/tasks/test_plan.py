@@ -12,10 +12,13 @@ from types import MappingProxyType
 import pytest
 
 from pgsr_core.accounting.composition import ChargedRelease
+from pgsr_core.budget import balanced_shares
 from pgsr_core.canonical import canonical_json, json_digest
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.scales import expected_absolute_noise
-from tasks.configuration import model, plan
+from pgsr_core.selection import MeasuredSetting, Shape, choose
+from tasks.configuration import choice, model, plan
+from tasks.configuration.choice import shipped_results
 from tasks.configuration.loading import ConfigurationError, load_configuration
 from tasks.configuration.plan import ReleasePlan, make_plan
 from tasks.ingestion.source_digest import keyed_source_digest
@@ -396,3 +399,62 @@ def test_the_source_digest_changes_with_bytes_columns_and_key_but_not_with_names
     assert digest(key=b"x" * 32) != before
     (folder / "persons.csv").write_text(PERSONS.replace("3,d,south", "3,c,n2"))
     assert digest() != before
+
+
+UNSPLIT = '{epsilon: "0.6", neighbours: add-remove}'
+
+
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
+def test_a_split_that_is_not_said_is_the_mechanisms_own_and_the_plan_says_which(folder, name):
+    decided = planned(folder, mechanism=name, privacy=UNSPLIT).plan
+    own = MECHANISMS[name].split
+    assert decided.configuration.privacy.split == own
+    shares = balanced_shares(3) if own == "balanced" else (Fraction(1, 3),) * 3
+    assert [level.epsilon for level in decided.levels] == [Fraction(3, 5) * s for s in shares]
+    said = UNSPLIT.replace("}", f", split: {own}}}")
+    again = planned(folder, mechanism=name, privacy=said).plan
+    assert again == decided
+
+
+def test_only_global_has_a_split_of_its_own():
+    own = {name for name, mechanism in MECHANISMS.items() if mechanism.split != "uniform"}
+    assert own == {"global"}
+
+
+def test_auto_is_decided_before_anything_else_and_nothing_later_knows_of_it(folder, monkeypatch):
+    results = shipped_results()
+    for name in ("cumulative", "global"):
+        best = MeasuredSetting(name, results.settings[0].shape, {name: 0.5})
+        shipped = dataclasses.replace(results, settings=(best,))
+        monkeypatch.setattr(choice, "shipped_results", lambda shipped=shipped: shipped)
+        found = planned(folder, mechanism="auto", privacy=UNSPLIT)
+        assert found.choice.mechanism == name
+        assert found.plan == planned(folder, mechanism=name, privacy=UNSPLIT).plan
+        assert planned(folder, mechanism=name).choice is None
+
+
+def test_auto_looks_at_public_facts_and_at_epsilon_for_sensitivity_one(folder, monkeypatch):
+    asked = []
+    results = shipped_results()
+    monkeypatch.setattr(
+        choice, "choose", lambda shape, results: asked.append(shape) or choose(shape, results)
+    )
+    planned(folder, mechanism="auto")
+    planned(folder, mechanism="auto", units="from-data", sizes="{max: 2, largest_contribution: 3}")
+    assert asked == [
+        Shape(3, 3, 20, public_units=True, epsilon=Fraction(1, 5)),
+        Shape(3, 3, 2, public_units=False, epsilon=Fraction(3, 10)),
+    ]
+    assert results.settings
+
+
+def test_the_shipped_results_are_of_mechanisms_that_can_be_chosen_and_name_their_command():
+    results = shipped_results()
+    assert results.command
+    assert results.repetitions >= 1
+    assert len(results.settings) >= 10
+    for setting in results.settings:
+        assert setting.ratios["cumulative"] == 1.0
+        assert setting.best in MECHANISMS
+        assert setting.best in setting.ratios
+        assert setting.ratios[setting.best] <= 1.0

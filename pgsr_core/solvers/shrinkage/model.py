@@ -43,6 +43,21 @@ class Level(NamedTuple):
     band: Int
 
 
+class Shares(NamedTuple):
+    """What each region of the tree is expected to have of its parent's groups.
+
+    Attributes:
+        share: the part, of every size.
+        doubt: variance of that part, where it is estimated.
+        leeway: siblings i that vary by φ m_i² around their shares s_i of a known sum vary by
+            φ m_i² (1 − 2 s_i + Σ_j s_j²); this is the factor in brackets.
+    """
+
+    share: Real
+    doubt: Real
+    leeway: Real
+
+
 # Sizes of a band differ by a tenth.
 BAND_SHARE = 10
 # How many standard errors of the noise a moment must exceed.
@@ -50,6 +65,9 @@ SIGNIFICANT = 2.0
 # Laplace noise X of variance s has E X⁴ = 6 s², so X² has variance 5 s²; for the difference of two
 # it is (2 · 6 + 6) s² − (2 s)² = 14 s².
 SQUARE_OF_CELL, SQUARE_OF_DIFFERENCE = 5.0, 14.0
+# The square of a normal variable of variance s has variance 2 s².
+SQUARE_OF_NORMAL = 2.0
+ROUNDS = 3
 # No region is expected to be smaller than this part of an average sibling.
 LEAST_SHARE = 0.02
 
@@ -71,7 +89,7 @@ def bands(columns: int) -> Int:
 
 
 @njit(cache=True)
-def fit_shares(level: Level, values: Real, shares: Real, doubt: Real) -> None:
+def fit_shares(level: Level, values: Real, shares: Shares) -> None:
     """Regress each region's row on its parent's: its share of it, and that share's variance."""
     for region in range(level.start, level.stop):
         own, shape = values[region], level.shapes[level.parent[region] - level.above]
@@ -79,22 +97,23 @@ def fit_shares(level: Level, values: Real, shares: Real, doubt: Real) -> None:
         for k in range(len(own)):
             product += own[k] * shape[k]
             square += shape[k] * shape[k]
-        shares[region] = product / square if square > 0.0 else 0.0
-        doubt[region] = level.noise[region] / square if square > 0.0 else 0.0
+        shares.share[region] = product / square if square > 0.0 else 0.0
+        shares.doubt[region] = level.noise[region] / square if square > 0.0 else 0.0
 
 
 @njit(cache=True)
-def shrink_shares(level: Level, shares: Real, doubt: Real) -> None:
+def shrink_shares(level: Level, shares: Shares) -> None:
     """Draw the shares of siblings together as far as doubt explains their spread.
 
     They sum to one afterwards, and `doubt` is what is left of their variance.
     """
+    share, doubt = shares.share, shares.doubt
     spread, freedom = 0.0, 0.0
     for region in range(level.start, level.stop):
         above = level.parent[region]
         siblings = level.first_child[above + 1] - level.first_child[above]
         if siblings > 1:
-            unlike = siblings * shares[region] - 1.0
+            unlike = siblings * share[region] - 1.0
             spread += unlike * unlike - doubt[region] * siblings * siblings
             freedom += 1.0 - 1.0 / siblings
     spread = max(spread / freedom, 0.0) if freedom > 0.0 else 0.0
@@ -106,22 +125,51 @@ def shrink_shares(level: Level, shares: Real, doubt: Real) -> None:
         for sibling in range(region, last):
             both = spread + doubt[sibling] * siblings * siblings
             kept = spread / both if both > 0.0 else 1.0
-            shares[sibling] = max(1.0 + kept * (siblings * shares[sibling] - 1.0), LEAST_SHARE)
+            share[sibling] = max(1.0 + kept * (siblings * share[sibling] - 1.0), LEAST_SHARE)
             doubt[sibling] *= kept
-            total += shares[sibling]
+            total += share[sibling]
         for sibling in range(region, last):
-            shares[sibling] /= total
+            share[sibling] /= total
         region = last
 
 
 @njit(cache=True)
-def overdispersion(level: Level, values: Real, shares: Real) -> Real:
-    """φ of each band of sizes, by moments over the regions of the level."""
+def settle_leeway(level: Level, shares: Shares) -> None:
+    """Work out the leeway of the level from its shares."""
+    share = shares.share
+    for region in range(level.above, level.start):
+        first, last = level.first_child[region], level.first_child[region + 1]
+        squares = 0.0
+        for child in range(first, last):
+            squares += share[child] * share[child]
+        for child in range(first, last):
+            shares.leeway[child] = max(1.0 - 2.0 * share[child] + squares, 0.0)
+
+
+@njit(cache=True)
+def overdispersion(level: Level, values: Real, shares: Shares) -> Real:
+    """φ of each band of sizes, by weighted moments over the regions of the level.
+
+    Every cell's squared step says what φ is, with a variance that depends on φ: so weights are
+    refined ROUNDS times, from those for φ = 0.
+    """
+    found = np.zeros(level.band[-1] + 1)
+    for _ in range(ROUNDS):
+        excess, square, error = _moments(level, values, shares, found)
+        for b in range(len(found)):
+            beyond = excess[b] - SIGNIFICANT * np.sqrt(error[b])
+            found[b] = beyond / square[b] if beyond > 0.0 and square[b] > 0.0 else 0.0
+    return found
+
+
+@njit(cache=True)
+def _moments(level: Level, values: Real, shares: Shares, found: Real) -> tuple[Real, Real, Real]:
+    """Weighted sums, by band: of squared steps beyond noise, of their part of φ, of variances."""
     band = level.band
-    excess, square, error = np.zeros((3, band[-1] + 1))
+    excess, square, error = np.zeros((3, len(found)))
     for region in range(level.start, level.stop):
         own, shape = values[region], level.shapes[level.parent[region] - level.above]
-        share, noise = shares[region], level.noise[region]
+        share, noise = shares.share[region], level.noise[region]
         previous, further = 0.0, 0.0
         for k in range(len(own) - 1, -1, -1):
             expected = share * (shape[k] - further)
@@ -130,11 +178,12 @@ def overdispersion(level: Level, values: Real, shares: Real) -> Real:
             step = deviation - previous
             previous = deviation
             shared = 2.0 * noise if k < len(own) - 1 else noise
-            excess[band[k]] += step * step - shared - expected
-            square[band[k]] += expected * expected
-            error[band[k]] += noise * noise
-    found = np.zeros(len(excess))
-    for b in range(len(found)):
-        beyond = excess[b] - SIGNIFICANT * np.sqrt(SQUARE_OF_DIFFERENCE * error[b])
-        found[b] = beyond / square[b] if beyond > 0.0 and square[b] > 0.0 else 0.0
-    return found
+            counted = (1.0 - share) * expected
+            part = shares.leeway[region] * expected * expected
+            spread = counted + found[band[k]] * part
+            blur = SQUARE_OF_DIFFERENCE * noise * noise
+            weight = part / (blur + SQUARE_OF_NORMAL * spread * spread) if part > 0.0 else 0.0
+            excess[band[k]] += weight * (step * step - shared - counted)
+            square[band[k]] += weight * part
+            error[band[k]] += weight * weight * blur
+    return excess, square, error

@@ -40,9 +40,7 @@ def smooth_root(row: Real, *, noise: float, total: float) -> Real:
         groups, mass = _expect(edges, held)
         finer = cut(edges)
         if len(finer) == len(edges):
-            variance = groups + SPREAD * groups * groups
-            variance[1:] += _spikes(row, groups[1:], noise)
-            return smooth(row, groups, variance, noise)
+            return smooth(row, groups, _variances(row, edges, groups, noise), noise)
         coarse = smooth(row, groups, groups + SPREAD * mass * groups, noise)
         fitted = isotonic_real(coarse[None, :], upper=total)[0]
         edges, held = finer, -np.diff(np.concatenate([[total], fitted, [0.0]])[finer])
@@ -69,13 +67,19 @@ def cut(edges: Int) -> Int:
     return np.array(finer)
 
 
-def _spikes(row: Real, expected: Real, noise: float) -> Real:
-    """What steps between neighbours are further from expected than noise explains, squared."""
-    unlike = row - np.append(row[1:], 0.0) - expected
+def _variances(row: Real, edges: Int, groups: Real, noise: float) -> Real:
+    """How far steps are from expected, in the last and narrowest bands.
+
+    Neighbours within a band are the more alike the more of them there are. A step further off
+    than noise explains is left where it was seen.
+    """
+    widths = np.diff(edges)
+    variance: Real = groups + SPREAD * groups * groups / np.repeat(widths, widths)
+    unlike = row - np.append(row[1:], 0.0) - groups[1:]
     shared = np.full(len(row), 2.0 * noise)
     shared[-1:] = noise
-    spikes: Real = np.maximum(unlike * unlike - SPIKE * shared, 0.0)
-    return spikes
+    variance[1:] += np.maximum(unlike * unlike - SPIKE * shared, 0.0)
+    return variance
 
 
 def smooth(row: Real, groups: Real, variance: Real, noise: float) -> Real:

@@ -39,10 +39,15 @@ _STEPS: Mapping[str, tuple[str, str]] = {
     "margins": (
         "Tell how far off the counts may be",
         "For every count an interval is computed that holds the true number with 90 and 95 % "
-        "confidence; and the whole release is simulated on its own result, to see how far "
-        "the counts of a level typically stray. Neither costs any privacy.",
+        "confidence; and noise and steps like these are simulated on the result, to see how "
+        "far the counts of a level typically stray. Neither costs any privacy.",
     ),
-    "global": _ALL_AT_ONCE,
+    "global": (
+        "Make everything fit at once",
+        "Each region is drawn towards its share of the region above it, as far as noise may have "
+        "set them apart. Of all whole numbers that never rise with the size and add up along "
+        "the tree, those nearest to all regions together are found, and released.",
+    ),
     "exact-cumulative": _ALL_AT_ONCE,
 }
 
