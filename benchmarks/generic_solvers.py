@@ -25,6 +25,7 @@ from benchmarks.rows import Bar, Benchmark, Effort, Row, at_least
 from benchmarks.timing import best_seconds, on_threads
 from benchmarks.workloads import Shape, Workload
 from pgsr_core.solvers import cpwl
+from pgsr_core.solvers.generic.interior_point import families
 
 Real = NDArray[np.float64]
 SIZES = 100
@@ -46,23 +47,15 @@ class Relaxation:
     @classmethod
     def of(cls, load: Workload) -> Relaxation:
         tree, sizes = load.tree, load.noisy.shape[1]
-        inner = np.flatnonzero(~tree.is_leaf)
-        row_of = np.full(tree.regions, -1)
-        row_of[inner] = np.arange(len(inner))
-        children = np.arange(1, tree.regions)
-        rows = np.concatenate([row_of[tree.parent[1:]], row_of[inner]])
-        columns = np.concatenate([children, inner])
-        signs = np.concatenate([np.ones(len(children)), -np.ones(len(inner))])
-        families = sp.csr_matrix((signs, (rows, columns)), shape=(len(inner), tree.regions))
         at_root = sp.csr_matrix(([1.0], ([0], [0])), shape=(1, tree.regions))
         matrix = sp.vstack(
             [
-                sp.kron(families, sp.identity(sizes)),
+                sp.kron(families(tree), sp.identity(sizes)),
                 sp.kron(at_root, np.ones((1, sizes))),
             ]
         )
         noisy = load.noisy.astype(float).ravel()
-        total = np.append(np.zeros(len(inner) * sizes), load.groups)
+        total = np.append(np.zeros(matrix.shape[0] - 1), load.groups)
         return cls(sp.csc_matrix(matrix), total - matrix @ noisy, -noisy)
 
     @property

@@ -14,7 +14,6 @@ from pgsr_core.evaluation.published import EPSILONS, TIME_OUT
 if TYPE_CHECKING:
     from tasks.evaluation.order import Order
 
-EXIT_INTERRUPTED = 130
 GENERATED = "census-like,taxi-like,synthetic"
 QUICK_REPETITIONS = 3
 SEED = 1
@@ -34,14 +33,20 @@ def evaluate(
     ] = GENERATED,
     mechanisms: Annotated[
         str | None,
-        typer.Option(help="Comma-separated, or all.", show_default="all but exact programs"),
+        typer.Option(help="Comma-separated, or all.", show_default="without slow solvers"),
     ] = None,
     epsilons: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = ",".join(EPSILONS),
     repetitions: Annotated[int, typer.Option(help="The paper has 30.")] = QUICK_REPETITIONS,
     seed: Annotated[int, typer.Option(help="Decides on all noise.")] = SEED,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds for a run, and for all repetitions of it together.")
+        float, typer.Option(help="Seconds for a run; the paper's are the default.")
     ] = TIME_OUT,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which a run is not repeated again.", show_default="the time limit"
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; each has one core.")] = 1,
     page: Annotated[
         Path | None, typer.Option(help="A document whose marked parts are filled in.")
@@ -70,15 +75,10 @@ def evaluate(
         repetitions=repetitions,
         seed=seed,
         time_limit=time_limit,
+        patience=patience,
         page=page,
     )
-    try:
-        _run(order, jobs=jobs, again=again, verbose=verbose)
-    except KeyboardInterrupt:
-        from flows.cli.screen import warn
-
-        warn("interrupted; every run that ended is kept. The same command goes on.")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _run(order, jobs=jobs, again=again, verbose=verbose)
     _outcome(order, as_json=as_json)
 
 

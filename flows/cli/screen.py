@@ -159,7 +159,11 @@ class GroupsDisplay:
             self._console.print(f"  ✓ {_plain(stage)}: {_plain(note)}")
 
     def stage_failed(self, stage: str, error: BaseException) -> None:
-        """Nothing: the command ends with the error."""
+        """Only say so if it was interrupted, and ends here: a command tells its own errors."""
+        del stage
+        if isinstance(error, KeyboardInterrupt):
+            self._progress.stop()
+            warn("interrupted; every run that ended is kept. The same command goes on.")
 
     def _count(self, stage: str, done: int, total: int) -> None:
         with self._lock:

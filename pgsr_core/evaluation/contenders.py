@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pgsr_core.evaluation.as_printed import PrintedCounts, PrintedCumulative
 from pgsr_core.evaluation.kuo import KuoHc, KuoHg
 from pgsr_core.evaluation.peers import Plain, TopDown
 from pgsr_core.evaluation.protocol import (
@@ -17,13 +18,15 @@ from pgsr_core.evaluation.protocol import (
     Setting,
     Split,
     TimedOut,
+    balanced,
     level_scales,
     measured,
     uniform,
 )
 from pgsr_core.mechanisms import MECHANISMS, RELAXED, Mechanism
 from pgsr_core.postprocessing.exact_programs import TimeLimited
-from pgsr_core.postprocessing.protocol import PublicFacts
+from pgsr_core.postprocessing.protocol import PublicFacts, Query
+from pgsr_core.postprocessing.steps import cumulative_from_counts
 from pgsr_core.solvers.generic.errors import SolverTimedOut, TooLargeForSolver
 
 __all__ = [
@@ -37,12 +40,15 @@ __all__ = [
 ]
 
 
+SPLITS: Mapping[str, Split] = MappingProxyType({"uniform": uniform, "balanced": balanced})
+
+
 @dataclass(frozen=True)
 class MechanismContender:
-    """A mechanism of the product, with its own way to split ε over the levels."""
+    """A mechanism of the product; ε is split over the levels as it is in a release unless said."""
 
     mechanism: Mechanism
-    split: Split = uniform
+    split: Split | None = None
     consistent: bool = True
 
     @property
@@ -58,7 +64,8 @@ class MechanismContender:
     def __call__(self, setting: Setting) -> Answer:
         """See Contender."""
         query = self.mechanism.query
-        scales = level_scales(setting, query, split=self.split)
+        split = self.split or SPLITS[self.mechanism.split]
+        scales = level_scales(setting, query, split=split)
         noisy = measured(setting, query, scales)
         facts = setting.data.facts(scales)
         begun = time.perf_counter()
@@ -69,7 +76,11 @@ class MechanismContender:
         except TooLargeForSolver as error:
             reason = f"{error.number} {error.of} are more than {error.most}"
             raise NotApplicable(contender=self.name, reason=reason) from error
-        return Answer(values=values, seconds=time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        answered = values
+        if query is Query.CUMULATIVE:
+            answered = cumulative_from_counts(values, largest_size=setting.data.largest_size)
+        return Answer(values, seconds, distance=int(((answered - noisy) ** 2).sum()))
 
     def _post_processed(self, values: Int, facts: PublicFacts, time_limit: float) -> Int:
         for step in self.mechanism.steps:
@@ -81,6 +92,8 @@ class MechanismContender:
 _ALL: tuple[Contender, ...] = (
     *(MechanismContender(mechanism) for mechanism in MECHANISMS.values()),
     *(MechanismContender(mechanism, consistent=False) for mechanism in RELAXED.values()),
+    PrintedCounts(),
+    PrintedCumulative(),
     KuoHc(),
     KuoHg(),
     TopDown(),

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsr_core.budget import split_over_levels
+from pgsr_core.budget import balanced_shares, split_over_levels
 from pgsr_core.errors import PgsrError
 from pgsr_core.evaluation.datasets import EvaluationData
 from pgsr_core.noise.seeded import SeededSampler
@@ -77,12 +77,13 @@ class Answer:
     Attributes:
         values: regions × published sizes, integers.
         seconds: how long the post-processing took (noise and truth excluded).
-        optimal: False where it was stopped at the time limit with a feasible answer.
+        distance: squared, from what was measured: what the papers' programs minimise. None where a
+            contender minimises something else.
     """
 
     values: Int
     seconds: float
-    optimal: bool = True
+    distance: int | None = None
 
 
 class Contender(Protocol):
@@ -116,6 +117,11 @@ def uniform(cells: Sequence[int]) -> None:
     del cells
 
 
+def balanced(cells: Sequence[int]) -> tuple[Fraction, ...]:
+    """The split of estimates that pool regions."""
+    return balanced_shares(len(cells))
+
+
 def level_scales(setting: Setting, query: Query, *, split: Split = uniform) -> tuple[Fraction, ...]:
     """The scale of each level's noise, root first.
 
@@ -137,11 +143,16 @@ def level_scales(setting: Setting, query: Query, *, split: Split = uniform) -> t
 
 
 def measured(setting: Setting, query: Query, scales: Sequence[Fraction]) -> Int:
-    """The noisy answers to a query, levels in order from the root on: the same for one seed."""
-    data, start = setting.data, setting.data.tree.level_start
-    truth = data.truth
+    """The noisy answers to a query: the same for one seed."""
+    truth = setting.data.truth
     if query is Query.CUMULATIVE:
-        truth = cumulative_from_counts(truth, largest_size=data.largest_size)
+        truth = cumulative_from_counts(truth, largest_size=setting.data.largest_size)
+    return with_noise(setting, truth, scales)
+
+
+def with_noise(setting: Setting, truth: Int, scales: Sequence[Fraction]) -> Int:
+    """A true table, a row a region, with the noise of its levels, drawn from the root on."""
+    start = setting.data.tree.level_start
     sampler = SeededSampler(np.random.default_rng(setting.seed))
     noisy = np.empty_like(truth)
     for level, scale in enumerate(scales):

@@ -12,13 +12,18 @@ from pgsr_core.evaluation.datasets import (
     EvaluationData,
     census_like,
     limited,
+    outskirts,
     taxi_like,
     with_public_units,
 )
+from pgsr_core.evaluation.published import CENSUS, TAXI
 from tasks.evaluation import real_data
 
 ALL = "all"
 SERIES = "synthetic"
+SERIES_EPSILON = "0.5"
+# Little noise, since the tables of M_dp^OP are as wide as its variance.
+OUTSKIRTS_EPSILON = "5"
 UNITS = "-units"
 
 
@@ -40,11 +45,16 @@ class DataSet:
         read: makes or reads it.
         about: what it is, in a line.
         file: the table that it needs; None where it is generated.
+        exact_epsilon: the ε at which exact programs are tried on it; None where they are not, as
+            the paper's Figure 8 rules them out for large data.
+        stands_for: the data set of the paper's Table 1 that it takes the place of, if any.
     """
 
     read: Callable[[], EvaluationData]
     about: str
     file: str | None = None
+    exact_epsilon: str | None = None
+    stands_for: str | None = None
 
     @property
     def present(self) -> bool:
@@ -56,7 +66,8 @@ def _synthetic(size: int) -> DataSet:
     def read() -> EvaluationData:
         return replace(limited(taxi_like(), size), name=f"{SERIES}-{size}")
 
-    return DataSet(read, f"taxi-like, groups of up to {size} only (Figure 8)")
+    about = f"taxi-like, groups of up to {size} only (Figure 8)"
+    return DataSet(read, about, exact_epsilon=SERIES_EPSILON)
 
 
 _PLAIN = {
@@ -64,9 +75,12 @@ _PLAIN = {
         real_data.census_of_counties,
         "the paper's Census construction on real counties",
         real_data.COUNTIES,
+        stands_for=CENSUS,
     ),
-    "census-like": DataSet(census_like, "the same construction on made-up counties"),
-    "taxi-like": DataSet(taxi_like, "of the shape of the paper's taxi data"),
+    "census-like": DataSet(
+        census_like, "the same construction on made-up counties", stands_for=CENSUS
+    ),
+    "taxi-like": DataSet(taxi_like, "of the shape of the paper's taxi data", stands_for=TAXI),
     "virginia-2000": DataSet(real_data.virginia, "households, Virginia 2000", real_data.VIRGINIA),
     "england-wales-2021": DataSet(
         real_data.england_and_wales,
@@ -87,6 +101,7 @@ def _with_units(data: DataSet) -> DataSet:
         data,
         read=lambda: with_public_units(data.read()),
         about=f"{data.about}; units public",
+        stands_for=None,
     )
 
 
@@ -94,6 +109,11 @@ CATALOGUE: Mapping[str, DataSet] = MappingProxyType(
     {
         **_PLAIN,
         **{name + UNITS: _with_units(data) for name, data in _PLAIN.items()},
+        "taxi-outskirts": DataSet(
+            lambda: outskirts(taxi_like()),
+            "taxi-like, three small boroughs, groups of up to 5 only",
+            exact_epsilon=OUTSKIRTS_EPSILON,
+        ),
         **{f"{SERIES}-{size}": _synthetic(size) for size in SYNTHETIC_SIZES},
     }
 )

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from pgsr_core.evaluation.published import COMPARED, EPSILONS, TAXI, TAXI_GROUPS
+from pgsr_core.evaluation.published import AS_PRINTED, COMPARED, EPSILONS, TAXI, TAXI_GROUPS
 from tasks.evaluation.paper import stand_ins
 from tasks.evaluation.store import Store
-from tasks.evaluation.tables import Table
+from tasks.evaluation.tables import Table, shown
 
 # Seconds, or total L1 error, by ε and mechanism.
 Numbers = Mapping[tuple[str, str], float]
 RELAXED_H, EXACT_H, RELAXED_C, EXACT_C = COMPARED
 TEN, HUNDRED = 10.0, 100.0
+# Times of the same work differ by so much from run to run.
+CLEARLY = 1.1
 
 
 def claims(store: Store) -> Table:
-    """Every statement of sections 9.2 and 9.3 that our results can answer, for each data set."""
+    """Every statement of sections 9.2 and 9.3 that our results can answer, for each data set.
+
+    They are about relaxed programs as the paper solved them; where such runs are missing, about
+    those that are solved to the end.
+    """
     rows: list[tuple[str, ...]] = []
     for data, name in stand_ins(store):
         seconds = _numbers(store, "SELECT *, seconds AS number FROM costs WHERE data = ?", name)
@@ -46,7 +52,7 @@ def _about_times(seconds: Numbers) -> Iterator[tuple[str, str, str]]:
     yield _compare(
         "9.2 (2): M_c^r is consistently slower than M_H^r",
         _ratios(seconds, RELAXED_C, RELAXED_H),
-        lambda ratios: min(ratios) > 1,
+        lambda ratios: min(ratios) > CLEARLY,
     )
     for mechanism, symbol in ((EXACT_H, "M_H^dp"), (EXACT_C, "M_c^dp")):
         ends = [seconds.get((epsilon, mechanism)) for epsilon in (EPSILONS[0], EPSILONS[-1])]
@@ -54,12 +60,12 @@ def _about_times(seconds: Numbers) -> Iterator[tuple[str, str, str]]:
         yield _compare(
             f"9.2 (3): the time of {symbol} falls as ε grows (ε = 0.1 against 1)",
             slower,
-            lambda ratios: min(ratios) > 1,
+            lambda ratios: min(ratios) > CLEARLY,
         )
     yield _compare(
         "9.2 (4): M_c^dp is faster than M_H^dp",
         _ratios(seconds, EXACT_H, EXACT_C),
-        lambda ratios: min(ratios) > 1,
+        lambda ratios: min(ratios) > CLEARLY,
     )
 
 
@@ -104,14 +110,20 @@ def _compare(
 ) -> tuple[str, str, str]:
     if not ratios:
         return statement, "not measured", "–"
-    low, high = f"{min(ratios):.3g}", f"{max(ratios):.3g}"
+    low, high = shown(min(ratios)), shown(max(ratios))
     measured = f"{low} ×" if low == high else f"{low} to {high} ×"
     return statement, measured, "yes" if holds(ratios) else "no"
 
 
 def _numbers(store: Store, query: str, data: str) -> Numbers:
-    return {
+    found = {
         (row["epsilon"], row["mechanism"]): row["number"]
         for row in store.rows(query, [data])
         if row["number"] is not None
     }
+    as_printed = {
+        (epsilon, mechanism): found[epsilon, AS_PRINTED[mechanism]]
+        for epsilon, mechanism in found
+        if (epsilon, AS_PRINTED.get(mechanism)) in found
+    }
+    return {**found, **as_printed}

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from pgsr_core.evaluation.contenders import CONTENDERS
-from pgsr_core.mechanisms import MECHANISMS
-from tasks.evaluation.catalogue import CATALOGUE, is_series
+from tasks.configuration.choice import CHOSEN_FROM
+from tasks.evaluation.catalogue import CATALOGUE
 from tasks.evaluation.paper import CLEAR, notation
 from tasks.evaluation.store import Outcome, Store
 from tasks.evaluation.tables import Cell, Estimate, Table, decimals
 
 BASE = "cumulative"
 CHALLENGER = "global"
+SHIPPED_OPTIMUM, SAME_OPTIMUM = "direct", ("exact-counts", "constraint-tables")
 METRICS = {"l1": "L1", "earth_mover": "earth mover", "range_error": "range queries"}
 
 
@@ -77,14 +78,18 @@ def challenge(store: Store, *, challenger: str = CHALLENGER) -> Table:
 
 
 def winners(store: Store, metric: str) -> Table:
-    """The geometric mean over levels of every mechanism's ratio; the least is in bold."""
+    """The geometric mean over levels of every mechanism's ratio; the least is in bold.
+
+    Of data of realistic size: those for the exact programs have next to no groups.
+    """
     means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in store.rows(
         "SELECT data, epsilon, mechanism, exp(avg(ln(ratio))) AS ratio FROM ratios"
         " WHERE metric = ? AND ratio > 0 GROUP BY ALL",
         [metric],
     ):
-        means[row["data"], row["epsilon"]][row["mechanism"]] = row["ratio"]
+        if CATALOGUE[row["data"]].exact_epsilon is None:
+            means[row["data"], row["epsilon"]][row["mechanism"]] = row["ratio"]
     names = [name for name in CONTENDERS if any(name in found for found in means.values())]
     rows = []
     for (data, epsilon), found in _ordered_cases(means):
@@ -128,12 +133,35 @@ def broken_promises(store: Store) -> list[str]:
     return [name for name, known in CONTENDERS.items() if known.consistent and name in broken]
 
 
+def optima(store: Store) -> Table:
+    """Whether the papers' exact solvers reach the optimum of the dynamic program that is shipped.
+
+    All three minimise the squared distance to the same noisy counts, so theirs must be the same.
+    """
+    found = store.rows(
+        "SELECT a.data, a.epsilon, a.mechanism, count(*) AS runs,"
+        " count_if(a.distance = b.distance) AS same FROM runs AS a"
+        " JOIN runs AS b USING (data, epsilon, repetition)"
+        " WHERE b.mechanism = ? AND list_contains(?, a.mechanism) AND a.distance IS NOT NULL"
+        " GROUP BY ALL",
+        [SHIPPED_OPTIMUM, list(SAME_OPTIMUM)],
+    )
+    places = [*CATALOGUE, *CONTENDERS]
+    found.sort(key=lambda row: (places.index(row["data"]), places.index(row["mechanism"])))
+    rows = [
+        (row["data"], row["epsilon"], notation(row["mechanism"]), row["runs"], row["same"])
+        for row in found
+    ]
+    shipped = CONTENDERS[SHIPPED_OPTIMUM].notation
+    return Table("optima", ("data", "ε", "mechanism", "runs", f"optimum of {shipped}"), tuple(rows))
+
+
 def costs(store: Store) -> Table:
     """Seconds and peak memory of a run, the mean over ε; what did not end."""
     found = store.rows(
         "SELECT data, mechanism, count(*) AS runs, avg(seconds) AS seconds, max(memory) AS memory,"
         " count_if(outcome = 'timed out') AS timed_out, count_if(outcome = 'failed') AS failed,"
-        " count_if(outcome = 'not applicable') AS too_large, count_if(NOT optimal) AS stopped,"
+        " count_if(outcome = 'not applicable') AS too_large,"
         " any_value(note) FILTER (note <> '') AS note FROM runs GROUP BY ALL"
     )
     by_data: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
@@ -144,7 +172,7 @@ def costs(store: Store) -> Table:
         for name in (name for name in CONTENDERS if name in mechanisms):
             row = mechanisms[name]
             megabytes = None if row["memory"] is None else round(row["memory"] / 1e6)
-            ends = [row[end] or None for end in ("stopped", "timed_out", "too_large", "failed")]
+            ends = [row[end] or None for end in ("timed_out", "too_large", "failed")]
             rows.append((data, notation(name), row["runs"], row["seconds"], megabytes, *ends))
     columns = (
         "data",
@@ -152,7 +180,6 @@ def costs(store: Store) -> Table:
         "runs",
         "seconds",
         "MB",
-        "stopped",
         "timed out",
         "too large",
         "failed",
@@ -161,7 +188,7 @@ def costs(store: Store) -> Table:
 
 
 def choices(store: Store) -> list[dict[str, Any]]:
-    """Which mechanism that can publish is best, by the shape of the data and ε.
+    """Which mechanism that may be chosen is best, by the shape of the data and ε.
 
     Best by the geometric mean, over levels, of its ratios of L1 and of earth mover's distance.
     """
@@ -173,7 +200,8 @@ def choices(store: Store) -> list[dict[str, Any]]:
         " WHERE metric <> 'range_error' AND ratio > 0 GROUP BY ALL"
     ):
         case = row["data"], row["epsilon"]
-        if row["mechanism"] in MECHANISMS and not is_series(row["data"]):
+        # Unlike data for the exact programs, releases have many groups.
+        if row["mechanism"] in CHOSEN_FROM and CATALOGUE[row["data"]].exact_epsilon is None:
             marks[case][row["mechanism"]] = row["ratio"]
             repetitions[case] = min(repetitions.get(case, row["repetitions"]), row["repetitions"])
     facts = {row["data"]: row for row in store.rows("SELECT * FROM data_sets")}
@@ -195,9 +223,8 @@ Levels = dict[tuple[str, int], Estimate]
 def _by_case(store: Store, mechanism: str) -> dict[tuple[str, str], Levels]:
     cases: dict[tuple[str, str], Levels] = defaultdict(dict)
     for row in store.rows("SELECT * FROM ratios WHERE mechanism = ?", [mechanism]):
-        if not is_series(row["data"]):
-            estimate = Estimate(row["ratio"], row["standard_error"])
-            cases[row["data"], row["epsilon"]][row["metric"], row["level"]] = estimate
+        estimate = Estimate(row["ratio"], row["standard_error"])
+        cases[row["data"], row["epsilon"]][row["metric"], row["level"]] = estimate
     return dict(_ordered_cases(cases))
 
 

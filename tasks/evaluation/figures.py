@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgsr_core.evaluation.contenders import CONTENDERS
 from pgsr_core.evaluation.published import COMPARED, EPSILONS, TABLE_1, TIME_OUT
-from tasks.evaluation.catalogue import SERIES
-from tasks.evaluation.paper import notation, stand_ins
+from tasks.evaluation.catalogue import SERIES, SERIES_EPSILON
+from tasks.evaluation.paper import notation, stand_ins, variants
 from tasks.evaluation.store import Store
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 330, 260
 OURS, PAPER = "ours", "paper"
 SECONDS = "seconds"
-# Twelve that can be told apart (Tableau's ten, and two).
+# One for each contender (Tableau's ten, and four).
 PALETTE = (
-    *("#f28e2b", "#e15759", "#4e79a7", "#9c755f", "#b07aa1", "#79706e"),
-    *("#ff9da7", "#edc948", "#59a14f", "#76b7b2", "#86bcb6", "#bab0ac"),
+    *("#f28e2b", "#e15759", "#4e79a7", "#9c755f", "#b07aa1", "#79706e", "#ff9da7"),
+    *("#edc948", "#d37295", "#b6992d", "#59a14f", "#76b7b2", "#86bcb6", "#bab0ac"),
 )
 
 
@@ -40,8 +40,9 @@ def _figure_8(store: Store) -> Drawing | None:
     rows = store.rows(
         "SELECT largest_size AS x, mechanism, coalesce(seconds, time_limit) AS mean,"
         " coalesce(standard_error, 0) AS error, answered = 0 AS ended FROM costs"
-        " JOIN data_sets USING (data) WHERE starts_with(data, ?) AND answered + timed_out > 0",
-        [f"{SERIES}-"],
+        " JOIN data_sets USING (data) WHERE starts_with(data, ?) AND epsilon = ?"
+        " AND answered + timed_out > 0",
+        [f"{SERIES}-", SERIES_EPSILON],
     )
     if not rows:
         return None
@@ -91,13 +92,17 @@ def _figure_10(store: Store) -> Drawing | None:
 
 
 def _compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return _points([r for r in rows if r["mechanism"] in COMPARED and r["x"] in EPSILONS])
+    names = {name for mechanism in COMPARED for name in variants(mechanism)}
+    return _points([r for r in rows if r["mechanism"] in names and r["x"] in EPSILONS])
 
 
 def _points(rows: Sequence[dict[str, Any]], *, source: str = OURS) -> list[dict[str, Any]]:
-    """Rows for a chart; error bars are two standard errors either way, and stay above zero."""
+    """Rows for a chart; error bars are two standard errors either way, and stay above zero.
+
+    Nothing has no place on a logarithmic scale: what takes no time is left out.
+    """
     points = []
-    for row in rows:
+    for row in (row for row in rows if row["mean"] > 0):
         error = 2 * row.get("error", 0)
         points.append(
             {
@@ -118,7 +123,9 @@ def _layers(points: list[dict[str, Any]], *, x: str, y: str, kind: str) -> list[
 
     base = alt.Chart({"values": points}).encode(
         x=alt.X(f"x:{kind}", title=x, axis=alt.Axis(labelAngle=0)),
-        color=alt.Color("mechanism:N", title=None, scale=_colours(points)),
+        color=alt.Color(
+            "mechanism:N", title=None, scale=_colours(points), legend=alt.Legend(labelLimit=0)
+        ),
     )
     ours = base.transform_filter(f"datum.source == '{OURS}'")
     means = alt.Y("mean:Q", title=y, scale=alt.Scale(type="log"))
@@ -141,7 +148,7 @@ def _colours(points: list[dict[str, Any]]) -> alt.Scale:
     """A mechanism has the same colour in every figure."""
     import altair as alt
 
-    palette = dict(zip((notation(name) for name in CONTENDERS), PALETTE, strict=False))
+    palette = dict(zip((notation(name) for name in CONTENDERS), PALETTE, strict=True))
     used = {point["mechanism"] for point in points}
     shown = {name: colour for name, colour in palette.items() if name in used}
     return alt.Scale(domain=list(shown), range=list(shown.values()))

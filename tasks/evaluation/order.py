@@ -12,12 +12,14 @@ from pydantic import BaseModel, ConfigDict
 
 from pgsr_core.errors import PgsrError
 from pgsr_core.evaluation.contenders import CONTENDERS
-from tasks.evaluation.catalogue import ALL, expand, is_series
+from pgsr_core.evaluation.published import AS_PRINTED, CENSUS
+from tasks.evaluation.catalogue import ALL, CATALOGUE, expand
 
-# The paper's exact programs and tables: ruled out by its Figure 8 for all other data.
-SERIES_ONLY = ("exact-counts", "constraint-tables", "exact-cumulative")
-SERIES_EPSILON = "0.5"
-SERIES_REPETITIONS = 5
+# The paper's exact programs and tables, for small data only.
+EXACT = ("exact-counts", "constraint-tables", "exact-cumulative")
+# Those by generic solvers: minutes for a run on data of the paper's size, or no end at all.
+SLOW = (*EXACT, *AS_PRINTED.values())
+SLOW_REPETITIONS = 5
 MOST_REPETITIONS = 10_000
 
 
@@ -41,11 +43,12 @@ class Order(BaseModel):
         folder: of the results.
         data: names of data sets.
         mechanisms: names of contenders.
-        series_only: those of them that are run on the series of growing N alone.
+        slow: those of them that are run only where it is worth the time.
         epsilons: each is a budget for all levels together.
-        repetitions: of every combination.
+        repetitions: of every combination, but for slow mechanisms.
         seed: from which every run's own seed is derived.
-        time_limit: seconds for one run, and for all repetitions of one combination together.
+        time_limit: seconds for one run.
+        patience: seconds for all runs of one combination; after that it is not repeated again.
         page: a document whose marked parts are filled in with the results.
     """
 
@@ -54,11 +57,12 @@ class Order(BaseModel):
     folder: str
     data: tuple[str, ...]
     mechanisms: tuple[str, ...]
-    series_only: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
     epsilons: tuple[str, ...]
     repetitions: int
     seed: int
     time_limit: float
+    patience: float
     page: str | None = None
 
     @property
@@ -70,18 +74,33 @@ class Order(BaseModel):
         """Every data set with every mechanism that is to be run on it."""
         for data in self.data:
             for mechanism in self.mechanisms:
-                if is_series(data) or mechanism not in self.series_only:
+                if mechanism not in self.slow or self._worth_the_time(data, mechanism):
                     yield data, mechanism
+
+    def _worth_the_time(self, data: str, mechanism: str) -> bool:
+        """Small data, for every solver; and one census, for programs that Table 1 is of.
+
+        Not the taxi data, whose printed numbers nobody can match.
+        """
+        if CATALOGUE[data].exact_epsilon is not None:
+            return True
+        censuses = [name for name in self.data if CATALOGUE[name].stands_for == CENSUS]
+        return mechanism not in EXACT and data in censuses[:1]
 
     def trials(self, data: str, mechanism: str) -> list[Trial]:
         """The runs of a group, one repetition of every ε after the other.
 
-        The series is there for run times: one ε and few repetitions say enough of those.
+        Few repetitions say enough of mechanisms that take long, and of exact programs one ε. What
+        they are compared with is run for that ε as well.
         """
         epsilons, repetitions = self.epsilons, self.repetitions
-        if is_series(data):
-            epsilons = (SERIES_EPSILON,)
-            repetitions = min(repetitions, SERIES_REPETITIONS)
+        exact_epsilon = CATALOGUE[data].exact_epsilon
+        if mechanism in SLOW:
+            repetitions = min(repetitions, SLOW_REPETITIONS)
+        if exact_epsilon is not None:
+            epsilons = tuple(dict.fromkeys((*epsilons, exact_epsilon)))
+            if mechanism in EXACT:
+                epsilons = (exact_epsilon,)
         return [
             Trial(data, mechanism, epsilon, repetition)
             for repetition in range(repetitions)
@@ -107,9 +126,12 @@ def make_order(
     repetitions: int,
     seed: int,
     time_limit: float,
+    patience: float | None = None,
     page: Path | None = None,
 ) -> Order:
     """Check what was asked for and spell it out; lists are comma-separated.
+
+    Patience is as long as the time limit unless it is given.
 
     Raises:
         BadOrder: a mechanism or number is none, or out of range.
@@ -121,30 +143,33 @@ def make_order(
             f"repetitions must be 1 to {MOST_REPETITIONS:,}, got {repetitions}. "
             "Remedy: the paper takes 30."
         )
-    if not time_limit > 0:
-        raise BadOrder(f"the time limit must be above 0 s, got {time_limit:g}. Remedy: raise it.")
+    patience = time_limit if patience is None else patience
+    for name, seconds in (("time limit", time_limit), ("patience", patience)):
+        if not seconds > 0:
+            raise BadOrder(f"the {name} must be above 0 s, got {seconds:g}. Remedy: raise it.")
     if page is not None and not page.is_file():
         raise BadOrder(f"{page} is not there to be filled in. Remedy: name a document.")
-    names, series_only = _mechanisms(mechanisms)
+    names, slow = _mechanisms(mechanisms)
     return Order(
         folder=str(folder.absolute()),
         data=expand(_listed(data)),
         mechanisms=names,
-        series_only=series_only,
+        slow=slow,
         epsilons=tuple(_epsilon(text) for text in _listed(epsilons)),
         repetitions=repetitions,
         seed=seed,
         time_limit=time_limit,
+        patience=patience,
         page=None if page is None else str(page.absolute()),
     )
 
 
 def _mechanisms(listed: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of mechanisms, and which of them are for the series alone."""
+    """Names of mechanisms, and the slow ones of them unless they were asked for by name."""
     if listed is None:
-        return tuple(name for name in CONTENDERS if name not in SERIES_ONLY), ()
+        return tuple(name for name in CONTENDERS if name not in SLOW), ()
     if listed == ALL:
-        return tuple(CONTENDERS), SERIES_ONLY
+        return tuple(CONTENDERS), SLOW
     names = _listed(listed)
     for name in names:
         if name not in CONTENDERS:

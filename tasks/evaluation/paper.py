@@ -7,13 +7,20 @@ from typing import Any
 
 from pgsr_core.evaluation import published
 from pgsr_core.evaluation.contenders import CONTENDERS
-from pgsr_core.evaluation.published import CENSUS, COMPARED, EPSILONS, TABLE_1, TAXI
-from tasks.evaluation.catalogue import SERIES
+from pgsr_core.evaluation.published import (
+    AS_PRINTED,
+    CENSUS,
+    COMPARED,
+    EPSILONS,
+    TABLE_1,
+    TAXI,
+)
+from tasks.evaluation.catalogue import CATALOGUE, SERIES, SERIES_EPSILON
 from tasks.evaluation.store import Store
 from tasks.evaluation.tables import Cell, Estimate, Table
 
-# Which of our data sets stand for the paper's: the first that there are results of.
-STANDS_FOR = {CENSUS: ("census", "census-like"), TAXI: ("taxi-like",)}
+# How the names of tables of orders begin.
+ORDER = "order"
 # A difference of more than this many standard errors is no accident.
 CLEAR = 2.0
 NOT_MEASURED, AGREES, WITHIN, DISAGREES = "not measured", "yes", "within the error", "no"
@@ -26,9 +33,15 @@ def notation(mechanism: str) -> str:
 
 
 def our_data(store: Store, data: str) -> str | None:
-    """The data set that stands for one of the paper's, if there are results of it."""
+    """The first data set with results that stands for one of the paper's, if there is any."""
     here = {row["data"] for row in store.rows("SELECT DISTINCT data FROM runs")}
-    return next((name for name in STANDS_FOR[data] if name in here), None)
+    standing = (name for name, known in CATALOGUE.items() if known.stands_for == data)
+    return next((name for name in standing if name in here), None)
+
+
+def variants(mechanism: str) -> tuple[str, ...]:
+    """Our contenders for a mechanism of Table 1: solved to the end, and as the paper prints it."""
+    return (mechanism, AS_PRINTED[mechanism]) if mechanism in AS_PRINTED else (mechanism,)
 
 
 def table_1(store: Store, data: str) -> Table:
@@ -37,8 +50,10 @@ def table_1(store: Store, data: str) -> Table:
     levels = range(1, 4)
     rows: list[tuple[Cell, ...]] = []
     for epsilon in EPSILONS:
-        for mechanism in COMPARED:
-            printed = TABLE_1[data, epsilon, mechanism]
+        for theirs, mechanism in ((name, ours) for name in COMPARED for ours in variants(name)):
+            if mechanism != theirs and (epsilon, mechanism) not in costs:
+                continue
+            printed = TABLE_1[data, epsilon, theirs]
             cells: list[Cell] = [epsilon, notation(mechanism)]
             for level in levels:
                 cells += [ours.get((epsilon, mechanism, level)), int(printed.l1[level - 1])]
@@ -52,20 +67,25 @@ def table_1(store: Store, data: str) -> Table:
     return Table(f"table-1-{data}", columns, tuple(rows))
 
 
-def orders(store: Store, data: str) -> Table:
-    """Every order that Table 1 shows clearly, and whether ours is the same."""
-    ours = _means(store, data)
+def orders(store: Store, data: str, *, as_printed: bool) -> Table:
+    """Every order that Table 1 shows clearly, and whether ours is the same.
+
+    Args:
+        store: the results.
+        data: of Table 1.
+        as_printed: whether relaxed programs are solved as the paper prints them, or to the end.
+    """
+    ours, solved = _means(store, data), AS_PRINTED if as_printed else {}
     rows = []
     for order in published.clear_orders(data):
-        smaller = ours.get((order.epsilon, order.smaller, order.level))
-        larger = ours.get((order.epsilon, order.larger, order.level))
+        pair = [solved.get(name, name) for name in (order.smaller, order.larger)]
+        smaller, larger = (ours.get((order.epsilon, name, order.level)) for name in pair)
         verdict = NOT_MEASURED if smaller is None or larger is None else _agrees(smaller, larger)
         rows.append(
             (
                 order.epsilon,
                 order.level,
-                notation(order.smaller),
-                notation(order.larger),
+                *(notation(name) for name in pair),
                 f"{order.gap:.0%}",
                 smaller,
                 larger,
@@ -82,7 +102,7 @@ def orders(store: Store, data: str) -> Table:
         "ours, larger",
         "agrees",
     )
-    return Table(f"order-{data}", columns, tuple(rows))
+    return Table(f"{ORDER}-{data}{'-as-printed' if as_printed else ''}", columns, tuple(rows))
 
 
 def _agrees(smaller: Estimate, larger: Estimate) -> str:
@@ -93,11 +113,11 @@ def _agrees(smaller: Estimate, larger: Estimate) -> str:
 
 
 def figure_8(store: Store) -> Table:
-    """Seconds of every mechanism on the series of growing N."""
+    """Seconds of every mechanism on the series of growing N, at the ε that all of them have."""
     costs = store.rows(
         "SELECT largest_size, costs.* FROM costs JOIN data_sets USING (data)"
-        " WHERE starts_with(data, ?) ORDER BY largest_size",
-        [f"{SERIES}-"],
+        " WHERE starts_with(data, ?) AND epsilon = ? ORDER BY largest_size",
+        [f"{SERIES}-", SERIES_EPSILON],
     )
     names = [name for name in CONTENDERS if any(row["mechanism"] == name for row in costs)]
     cells = {(row["largest_size"], row["mechanism"]): _seconds(row) for row in costs}
@@ -108,13 +128,14 @@ def figure_8(store: Store) -> Table:
 
 def figure_9(store: Store) -> Table:
     """Seconds of the mechanisms that the paper compares on census and taxi data."""
+    names = [name for mechanism in COMPARED for name in variants(mechanism)]
     rows = []
     for _, name in stand_ins(store):
         costs = _costs(store, name)
         for epsilon in EPSILONS:
-            found = [costs.get((epsilon, mechanism)) for mechanism in COMPARED]
+            found = [costs.get((epsilon, mechanism)) for mechanism in names]
             rows.append((name, epsilon, *(None if c is None else _seconds(c) for c in found)))
-    return Table("figure-9", ("data", "ε", *(notation(name) for name in COMPARED)), tuple(rows))
+    return Table("figure-9", ("data", "ε", *map(notation, names)), tuple(rows))
 
 
 def figure_10(store: Store) -> Table:
@@ -126,11 +147,13 @@ def figure_10(store: Store) -> Table:
         for epsilon in EPSILONS:
             cells: list[Cell] = [name, epsilon]
             for mechanism in COMPARED:
-                row = ours.get((epsilon, mechanism))
-                estimate = None if row is None else Estimate(row["mean"], row["standard_error"])
-                cells += [estimate, int(TABLE_1[data, epsilon, mechanism].total)]
+                for variant in variants(mechanism):
+                    row = ours.get((epsilon, variant))
+                    mean = None if row is None else Estimate(row["mean"], row["standard_error"])
+                    cells.append(mean)
+                cells.append(int(TABLE_1[data, epsilon, mechanism].total))
             rows.append(tuple(cells))
-    headings = [text for name in COMPARED for text in (notation(name), "paper")]
+    headings = [text for name in COMPARED for text in (*map(notation, variants(name)), "paper")]
     return Table("figure-10", ("data", "ε", *headings), tuple(rows))
 
 

@@ -7,9 +7,9 @@ in between is replaced, the rest is left as it is.
 from __future__ import annotations
 
 import json
-import os
 import re
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ def write_report(order: Order, store: Store) -> None:
     for table in tables:
         _write(folder / "tables" / f"{table.name}.csv", table.csv())
         parts[table.name] = table.markdown()
-    for data in (CENSUS, TAXI):
-        parts[f"disagreements-{data}"] = _disagreements(store, data)
+        if table.name.startswith(paper.ORDER):
+            parts[table.name.replace(paper.ORDER, "disagreements")] = _disagreements(table)
     drawn = figures(store)
     for name, svg in drawn.items():
         _write(folder / "figures" / f"{name}.svg", svg)
@@ -76,8 +76,10 @@ def all_tables(store: Store) -> list[Table]:
         comparison.data_sets(store),
         paper.table_1(store, CENSUS),
         paper.table_1(store, TAXI),
-        paper.orders(store, CENSUS),
-        paper.orders(store, TAXI),
+        *(
+            paper.orders(store, data, as_printed=as_printed)
+            for data, as_printed in product((CENSUS, TAXI), (False, True))
+        ),
         paper.figure_8(store),
         paper.figure_9(store),
         paper.figure_10(store),
@@ -85,6 +87,7 @@ def all_tables(store: Store) -> list[Table]:
         comparison.challenge(store),
         *(comparison.winners(store, metric) for metric in comparison.METRICS),
         comparison.violations(store),
+        comparison.optima(store),
         comparison.costs(store),
         comparison.ratios(store),
     ]
@@ -133,24 +136,24 @@ def _about_the_run(order: Order, store: Store) -> str:
 
 
 def command(order: Order) -> str:
-    """The command that makes these results."""
+    """The command that makes these results, in a folder of that name wherever one likes."""
     everything = order.data == expand((ALL,))
     options = {
         "data": ALL if everything else ",".join(order.data),
-        "mechanisms": ALL if order.series_only else ",".join(order.mechanisms),
+        "mechanisms": ALL if order.slow else ",".join(order.mechanisms),
         "epsilons": ",".join(order.epsilons),
         "repetitions": str(order.repetitions),
         "seed": str(order.seed),
         "time-limit": f"{order.time_limit:g}",
-        **({} if order.page is None else {"page": os.path.relpath(order.page)}),
+        **({} if order.patience == order.time_limit else {"patience": f"{order.patience:g}"}),
+        **({} if order.page is None else {"page": "/".join(Path(order.page).parts[-2:])}),
     }
     words = [f"--{name} {value}" for name, value in options.items()]
-    return " ".join(["pgsr evaluate", os.path.relpath(order.folder), *words])
+    return " ".join(["pgsr evaluate", Path(order.folder).name, *words])
 
 
-def _disagreements(store: Store, data: str) -> str:
+def _disagreements(table: Table) -> str:
     """How many clear orders of Table 1 are ours too, and those that are not."""
-    table = paper.orders(store, data)
     verdicts = [row[-1] for row in table.rows]
     measured = [verdict for verdict in verdicts if verdict != paper.NOT_MEASURED]
     others = tuple(row for row in table.rows if row[-1] in (paper.WITHIN, paper.DISAGREES))

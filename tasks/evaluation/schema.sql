@@ -17,8 +17,8 @@ CREATE TABLE IF NOT EXISTS runs (
   repetition INTEGER,
   seed VARCHAR NOT NULL,
   outcome VARCHAR NOT NULL,
-  optimal BOOLEAN,
   seconds DOUBLE,
+  distance BIGINT,
   memory BIGINT,
   violations BIGINT,
   time_limit DOUBLE NOT NULL,
@@ -93,7 +93,6 @@ CREATE OR REPLACE VIEW costs AS
     count(*) FILTER (outcome = 'timed out') AS timed_out,
     count(*) FILTER (outcome = 'not applicable') AS not_applicable,
     count(*) FILTER (outcome = 'failed') AS failed,
-    count(*) FILTER (NOT optimal) AS stopped,
     max(time_limit) AS time_limit
   FROM runs
   GROUP BY ALL;

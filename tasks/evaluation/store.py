@@ -26,10 +26,11 @@ _one_at_a_time = threading.Lock()
 NOT_PRIVATE = "evaluation: not private, for public or synthetic data only"
 
 
-# The epsilons that are not tried any more within a time limit; NULL: none is.
+# The epsilons that are not tried any more; NULL: none is.
 GIVEN_UP = """
 SELECT epsilon FROM runs WHERE data = $data AND mechanism = $mechanism GROUP BY epsilon
-HAVING sum(seconds) >= $limit OR bool_or(outcome = 'timed out' AND time_limit >= $limit)
+HAVING sum(seconds) FILTER (outcome = 'answered') >= $patience
+  OR bool_or(outcome = 'timed out' AND time_limit >= $limit)
 UNION ALL
 SELECT NULL FROM runs
 WHERE data = $data AND mechanism = $mechanism AND outcome = 'not applicable'
@@ -77,8 +78,8 @@ class Result:
 
     Attributes:
         outcome: how it ended.
-        optimal: False where a solver was stopped with a feasible answer.
         seconds: of post-processing.
+        distance: squared, of the answer from what was measured.
         memory: peak bytes above what the process held before; None where not measured.
         violations: constraint violations of the answer.
         errors: of the answer, level by level.
@@ -86,8 +87,8 @@ class Result:
     """
 
     outcome: Outcome
-    optimal: bool | None = None
     seconds: float | None = None
+    distance: int | None = None
     memory: int | None = None
     violations: int | None = None
     errors: tuple[LevelError, ...] = ()
@@ -103,8 +104,8 @@ class Store:
     def pending(self, order: Order, data: str, mechanism: str) -> list[Trial]:
         """The runs of a group that are still to be made, in order.
 
-        A combination that timed out, or whose runs took the time limit together, is not repeated;
-        nor is a mechanism begun on a member of the series when a smaller one was too much for it.
+        A combination that timed out, or whose runs exhausted all patience, is not repeated; nor is
+        a mechanism begun on a member of the series when a smaller one was too much for it.
         """
         done = {
             (epsilon, repetition)
@@ -127,7 +128,12 @@ class Store:
         """The ε that are not tried (again); None stands for all."""
         rows = self._connection.execute(
             GIVEN_UP,
-            {"data": data, "mechanism": mechanism, "limit": order.time_limit},
+            {
+                "data": data,
+                "mechanism": mechanism,
+                "limit": order.time_limit,
+                "patience": order.patience,
+            },
         ).fetchall()
         return {epsilon for (epsilon,) in rows}
 
@@ -161,8 +167,8 @@ class Store:
                 *key,
                 str(seed),
                 result.outcome,
-                result.optimal,
                 result.seconds,
+                result.distance,
                 result.memory,
                 result.violations,
                 time_limit,

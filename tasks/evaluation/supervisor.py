@@ -8,10 +8,7 @@ import select
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO, Any, Self
 
 from pgsr_core.evaluation.metrics import LevelError
@@ -21,18 +18,13 @@ from tasks.evaluation.store import Outcome, Result
 GRACE_FACTOR, GRACE_SECONDS = 1.2, 60.0
 START_SECONDS = 600.0
 LONGEST_NOTE = 300
-POLL_SECONDS = 0.5
 # As in the paper: every mechanism has a single core.
 ONE_THREAD = dict.fromkeys(
     ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
 )
 
 
-_interrupted = threading.Event()
-
-
-class Interrupted(Exception):
-    """The evaluation ends; the run that was under way is as if it had not begun."""
+_working: set[subprocess.Popen[bytes]] = set()
 
 
 class WorkerDied(Exception):
@@ -64,11 +56,7 @@ class Supervisor:
         self._errors.close()
 
     def run(self, *, epsilon: str, seed: int, time_limit: float) -> Result:
-        """Make one run. There is a result, whatever happens; a worker that died is replaced.
-
-        Raises:
-            Interrupted: nobody waits for the result any more.
-        """
+        """Make one run. There is a result, whatever happens; a worker that died is replaced."""
         request = {"epsilon": epsilon, "seed": seed, "time_limit": time_limit}
         try:
             requests, replies = self._pipes()
@@ -95,6 +83,7 @@ class Supervisor:
                 stderr=self._errors,
                 env={**os.environ, **ONE_THREAD},
             )
+            _working.add(self._worker)
         requests, replies = self._worker.stdin, self._worker.stdout
         if requests is None or replies is None:
             raise RuntimeError("a worker is started with pipes")
@@ -103,15 +92,9 @@ class Supervisor:
         return requests, replies
 
     def _answer(self, replies: IO[bytes], seconds: float) -> dict[str, Any]:
-        deadline = time.monotonic() + seconds
-        while not select.select([replies], [], [], POLL_SECONDS)[0]:
-            if _interrupted.is_set():
-                raise Interrupted
-            if time.monotonic() > deadline:
-                raise WorkerDied(f"ended after {seconds:.0f} s without an answer", timed_out=True)
+        if not select.select([replies], [], [], seconds)[0]:
+            raise WorkerDied(f"ended after {seconds:.0f} s without an answer", timed_out=True)
         line = replies.readline()
-        if _interrupted.is_set():  # it may have been the worker's end as well
-            raise Interrupted
         if not line:
             raise WorkerDied(self._last_words(), timed_out=False)
         answer: dict[str, Any] = json.loads(line)
@@ -130,6 +113,7 @@ class Supervisor:
             return
         self._worker.kill()
         self._worker.wait()
+        _working.discard(self._worker)
         for stream in (self._worker.stdin, self._worker.stdout):
             if stream is not None:
                 with suppress(BrokenPipeError):
@@ -137,12 +121,7 @@ class Supervisor:
         self._worker = None
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """As long as it is open, an error or Ctrl-C ends the runs in all threads."""
-    _interrupted.clear()
-    try:
-        yield
-    except BaseException:
-        _interrupted.set()
-        raise
+def end_workers() -> None:
+    """Kill the workers of all threads."""
+    for worker in tuple(_working):
+        worker.kill()

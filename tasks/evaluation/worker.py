@@ -82,8 +82,8 @@ def run(
     levels = errors_by_level(data.tree, data.truth, answer.values, smallest_size=data.smallest_size)
     return {
         "outcome": Outcome.ANSWERED,
-        "optimal": answer.optimal,
         "seconds": answer.seconds,
+        "distance": answer.distance,
         "memory": memory,
         "violations": constraint_violations(data.tree, answer.values),
         "errors": [vars(level) for level in levels],

@@ -11,6 +11,7 @@ from pgsr_core.evaluation.datasets import (
     census,
     from_leaves,
     limited,
+    outskirts,
     synthetic_series,
     taxi_like,
     with_public_units,
@@ -52,6 +53,8 @@ def test_taxi_like_data_have_the_shape_of_the_paper(taxi):
     assert taxi.counts.shape == (1 + 6 + 263, 13_282)
     assert taxi.counts[0].sum() == 13_282
     assert taxi.counts[0] @ np.arange(1, 13_283) == pytest.approx(24_489_743, rel=0.05)
+    # "Small group sizes [...] are also the most populated groups" (section 9.3).
+    assert (np.diff(np.add.reduceat(taxi.counts[0], [0, 10, 20, 30, 40, 50])[:5]) < 0).all()
     assert (taxi.tree.children_sums(taxi.counts) == taxi.counts).all()
 
 
@@ -61,6 +64,16 @@ def test_the_synthetic_series_keeps_the_small_groups_of_the_taxi_data(taxi):
     assert series[0].name == "synthetic-5"
     assert (series[-1].counts == taxi.counts[:, :50]).all()
     assert limited(taxi, 7).counts.flags.c_contiguous
+
+
+def test_the_outskirts_are_three_boroughs_of_the_taxi_data(taxi):
+    small = outskirts(taxi)
+    boroughs = ["Bronx", "EWR", "Staten Island"]
+    assert small.largest_size == 5
+    assert [small.tree.names[region] for region in range(1, 4)] == boroughs
+    for borough in boroughs:
+        all_sizes = taxi.counts[taxi.tree.index[borough]]
+        np.testing.assert_array_equal(small.counts[small.tree.index[borough]], all_sizes[:5])
 
 
 def test_public_units_add_empty_ones_that_add_up_and_are_size_0():

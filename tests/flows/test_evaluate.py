@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -30,7 +34,7 @@ def test_an_evaluation_is_made_once_and_can_be_read(in_process, tmp_path: Path, 
     results = tmp_path / "results"
     arguments = [
         str(results), "--data", "synthetic-5", "--mechanisms", "cumulative,global",
-        "--repetitions", "2", "--time-limit", "60", "--jobs", "2", "--json",
+        "--epsilons", "0.5", "--repetitions", "2", "--time-limit", "60", "--jobs", "2", "--json",
     ]  # fmt: skip
     in_process(*arguments)
     answer = json.loads(capsys.readouterr().out)
@@ -51,6 +55,35 @@ def test_an_evaluation_is_made_once_and_can_be_read(in_process, tmp_path: Path, 
     with duckdb.connect(results / "results.duckdb", read_only=True) as connection:
         assert connection.sql("SELECT * FROM runs ORDER BY ALL").fetchall() == before
     assert figure.is_file()
+
+
+def test_a_signal_ends_it_at_once_with_what_was_found(tmp_path: Path) -> None:
+    """Sent to the whole group as by a terminal, so that Prefect's temporary server ends too."""
+    environment = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
+    with subprocess.Popen(
+        [sys.executable, "-m", "flows", "evaluate", str(tmp_path / "results"),
+         "--data", "synthetic-5", "--mechanisms", "direct,constraint-tables",
+         "--epsilons", "0.5", "--repetitions", "2"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert "✓ synthetic-5 direct: 2 runs" in first
+        os.killpg(process.pid, signal.SIGTERM)  # while the other one is at work, for half an hour
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told.strip() == (
+        "note: interrupted; every run that ended is kept. The same command goes on."
+    )
+    with duckdb.connect(tmp_path / "results" / "results.duckdb", read_only=True) as connection:
+        assert connection.sql("SELECT mechanism, count(*) FROM runs GROUP BY 1").fetchall() == [
+            ("direct", 2)
+        ]
 
 
 def test_the_list_names_what_is_not_here(monkeypatch, capsys) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ import pytest
 from pgsr_core.evaluation.contenders import CONTENDERS, MechanismContender, NotApplicable
 from pgsr_core.evaluation.datasets import from_leaves
 from pgsr_core.evaluation.metrics import LevelError
-from pgsr_core.evaluation.published import CENSUS, COMPARED, EPSILONS, TABLE_1
+from pgsr_core.evaluation.published import AS_PRINTED, CENSUS, COMPARED, EPSILONS, TABLE_1
 from pgsr_core.mechanisms import MECHANISMS
 from tasks.evaluation import comparison, paper, real_data, stages, supervisor, worker
 from tasks.evaluation.catalogue import CATALOGUE, UnknownData, expand, read_data
-from tasks.evaluation.order import BadOrder, Order, Trial, make_order
+from tasks.evaluation.order import SLOW, BadOrder, Order, Trial, make_order
 from tasks.evaluation.report import NoSuchPart, fill_page, write_report
 from tasks.evaluation.store import (
     OtherEvaluation,
@@ -31,7 +32,7 @@ from tasks.evaluation.store import (
 from tasks.evaluation.supervisor import Supervisor
 from tasks.evaluation.tables import Estimate, Table
 
-ANSWERED = Result(Outcome.ANSWERED, True, 0.1, 1_000, 0, (LevelError(1, 5, 7, 0.5),))
+ANSWERED = Result(Outcome.ANSWERED, 0.1, 44, 1_000, 0, (LevelError(1, 5, 7, 0.5),))
 
 
 def order_of(folder: Path, **options: Any) -> Order:
@@ -149,10 +150,12 @@ def test_what_timed_out_is_tried_again_only_with_more_time(order, asked):
     assert [request["epsilon"] for request in patient] == ["0.1", "0.1"]
 
 
-def test_repetitions_end_when_together_they_took_the_time_limit(order, asked):
-    made = asked(*[Result(Outcome.ANSWERED, seconds=60.0)] * 8)
-    measure(order.model_copy(update={"repetitions": 5}))
-    assert len(made) == 4
+@pytest.mark.parametrize(("patience", "runs"), [(None, 2), (50.0, 1), (130.0, 3)])
+def test_repetitions_end_when_together_they_took_all_patience(tmp_path, asked, patience, runs):
+    order = order_of(tmp_path, repetitions=5, patience=patience)
+    made = asked(*[Result(Outcome.ANSWERED, seconds=60.0)] * 10)
+    measure(order)
+    assert len(made) == runs * len(order.epsilons)
 
 
 def test_what_cannot_be_run_is_asked_once_and_what_failed_again_next_time(order, asked):
@@ -167,20 +170,58 @@ def test_what_cannot_be_run_is_asked_once_and_what_failed_again_next_time(order,
 
 
 def test_the_series_ends_where_a_smaller_member_was_too_much(tmp_path, asked):
-    order = order_of(tmp_path, data="synthetic", repetitions=9)
+    order = order_of(tmp_path, data="synthetic", mechanisms="exact-counts", repetitions=9)
     made = asked(Result(Outcome.TIMED_OUT, seconds=100.0))
-    measure(order, "synthetic-10")
+    measure(order, "synthetic-10", "exact-counts")
     assert len(made) == 1
-    left = [data for data, mechanism in stages.unfinished(order) if mechanism == "cumulative"]
-    assert left == ["synthetic-5"]
-    assert len(order.trials("synthetic-5", "cumulative")) == 5
+    assert stages.unfinished(order) == [("synthetic-5", "exact-counts")]
 
 
-def test_all_mechanisms_are_spelled_out_and_the_exact_ones_kept_to_the_series(tmp_path):
+def test_exact_programs_are_run_less_often_and_others_wherever_they_are(tmp_path):
+    order = order_of(tmp_path, data="synthetic-5,taxi-outskirts", epsilons="0.1,1", repetitions=9)
+    exact = order.trials("taxi-outskirts", "exact-counts")
+    assert {trial.epsilon for trial in exact} == {"5"}
+    assert len(exact) == 5
+    compared = order.trials("taxi-outskirts", "direct")
+    assert len(compared) == 3 * 9
+    assert {trial.epsilon for trial in compared} == {"0.1", "1", "5"}
+    assert {trial.epsilon for trial in order.trials("synthetic-5", "exact-counts")} == {"0.5"}
+
+
+def test_an_exact_solver_is_asked_for_the_optimum_that_is_published(order):
+    def answered(mechanism: str, repetition: int, distance: int) -> None:
+        result = replace(ANSWERED, distance=distance)
+        trial = Trial("taxi-outskirts", mechanism, "5", repetition)
+        store.add(trial, result, seed=1, time_limit=9)
+
+    with open_store(order) as store:
+        for repetition, distance in enumerate((771, 802)):
+            answered("direct", repetition, distance)
+            answered("exact-counts", repetition, distance)
+            answered("constraint-tables", repetition, 802)
+        timed_out = Trial("taxi-outskirts", "exact-counts", "5", 2)
+        store.add(timed_out, Result(Outcome.TIMED_OUT), seed=1, time_limit=9)
+        found = comparison.optima(store)
+    assert found.rows == (
+        ("taxi-outskirts", "5", "M_H (exact-counts)", 2, 2),
+        ("taxi-outskirts", "5", "M_dp^OP (constraint-tables)", 2, 1),
+    )
+
+
+def test_all_mechanisms_are_spelled_out_and_the_slow_ones_kept_to_small_data(tmp_path):
     everything = order_of(tmp_path, mechanisms="all", data="taxi-like,synthetic-5")
     assert set(everything.mechanisms) == set(CONTENDERS)
     outside = {mechanism for data, mechanism in everything.groups() if data == "taxi-like"}
-    assert outside == set(CONTENDERS) - set(everything.series_only)
+    assert outside == set(CONTENDERS) - set(SLOW)
+
+
+def test_programs_as_printed_are_kept_to_one_census_and_small_data(tables, tmp_path):
+    everything = order_of(tmp_path / "results", mechanisms="all", data="all")
+    printed = set(AS_PRINTED.values())
+    where = {data for data, mechanism in everything.groups() if mechanism in printed}
+    # Not census-like, which would take its place.
+    assert {data for data in where if CATALOGUE[data].exact_epsilon is None} == {"census"}
+    assert not printed & set(order_of(tmp_path / "quick", mechanisms=None).mechanisms)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +233,7 @@ def test_all_mechanisms_are_spelled_out_and_the_exact_ones_kept_to_the_series(tm
         {"epsilons": ","},
         {"repetitions": 0},
         {"time_limit": 0.0},
+        {"patience": 0.0},
         {"page": Path("nowhere.md")},
     ],
 )
@@ -287,8 +329,9 @@ def plant_table_1(store: Store, change: dict[tuple[str, str], list[int]] | None 
             plant(store, Trial("census-like", mechanism, epsilon, 0), l1)
 
 
-def others(store: Store) -> list[tuple[Any, ...]]:
-    return [row for row in paper.orders(store, CENSUS).rows if row[-1] != paper.AGREES]
+def others(store: Store, *, as_printed: bool = False) -> list[tuple[Any, ...]]:
+    rows = paper.orders(store, CENSUS, as_printed=as_printed).rows
+    return [row for row in rows if row[-1] != paper.AGREES]
 
 
 def test_the_papers_own_numbers_agree_with_its_order(store):
@@ -304,10 +347,24 @@ def test_an_order_that_is_not_the_papers_is_told(store):
     assert "direct" in str(found[3])
 
 
+def test_orders_as_printed_are_those_of_the_programs_as_printed(store):
+    plant_table_1(store, {("1", name): [1, 1, 1] for name in AS_PRINTED})
+    missing = others(store, as_printed=True)
+    assert {row[-1] for row in missing} == {paper.NOT_MEASURED}
+    for epsilon in EPSILONS:
+        for name, printed in AS_PRINTED.items():
+            l1 = [int(error) for error in TABLE_1[CENSUS, epsilon, name].l1]
+            plant(store, Trial("census-like", printed, epsilon, 0), l1)
+    assert others(store, as_printed=True) == []
+    assert others(store) != []
+
+
 def test_reports_have_every_table_and_figure_and_fill_in_a_page(order, store, tmp_path):
     plant_table_1(store)
     plant(store, Trial("census-like", "global", "1", 0), [90, 3_000, 90_000])
     plant(store, Trial("synthetic-5", "global", "0.5", 0), [1, 2, 3])
+    no_time = Result(Outcome.ANSWERED, 0.0, violations=0)
+    store.add(Trial("synthetic-5", "plain", "0.5", 0), no_time, seed=1, time_limit=9)
     page = tmp_path / "page.md"
     marked = "<!-- evaluation: table-1-census -->\nold\n<!-- /evaluation -->"
     page.write_text(f"before\n{marked}\nafter\n")
@@ -321,6 +378,7 @@ def test_reports_have_every_table_and_figure_and_fill_in_a_page(order, store, tm
     for name in ("figure-8", "figure-9", "figure-10"):
         assert (folder / "figures" / f"{name}.svg").read_text().startswith("<svg")
         assert (tmp_path / "page" / f"{name}.svg").is_file()
+    assert "noise alone" not in (folder / "figures" / "figure-8.svg").read_text()
     document = (folder / "evaluation.md").read_text()
     assert "not private, for public or synthetic data only" in document
     assert "A quick run" in document
