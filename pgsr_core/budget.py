@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from pgsr_core.errors import PgsrError, Refused
+from pgsr_core.scales import worth_pooling
 
 SHARE_DIGITS = 4
 MOST_OPTIMISED_LEVELS = 1000
+# The splits of ε over the levels that a mechanism may have as its own.
+OwnSplit = Literal["uniform", "balanced"]
 GIVEN = Fraction(1, 30)
 MOST_GIVEN = Fraction(1, 2)
 
@@ -152,14 +156,19 @@ def optimised_shares(
     return tuple(shares)
 
 
-def balanced_shares(levels: int) -> tuple[Fraction, ...]:
+def balanced_shares(levels: int, *, epsilon: Fraction, sensitivity: int) -> tuple[Fraction, ...]:
     """The split for estimates that pool regions: what the leaves can spare goes to those above.
 
     A leaf is drawn towards the rest of its level, so that its own measurement counts for less;
     the regions above are large, and little but their own measurement tells of them. For each
     level above it the leaves' level gives GIVEN of an equal share away, at most half of it, to
     all others alike. GIVEN was chosen by trying: docs/solvers.md says on what.
+
+    Where there is so little noise that nothing is pooled, leaves have nothing to spare: shares are
+    equal then.
     """
+    if not worth_pooling([levels * sensitivity / epsilon]):
+        return (Fraction(1, levels),) * levels
     given = min(Fraction(levels - 1) * GIVEN, MOST_GIVEN)
     whole = levels - given
     return (1 / whole,) * (levels - 1) + ((1 - given) / whole,)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Literal
 
+from pgsr_core.budget import OwnSplit
 from pgsr_core.postprocessing.exact_programs import (
     ConstraintTables,
     ExactCounts,
@@ -54,7 +54,7 @@ class Mechanism:
     notation: str
     query: Query
     steps: tuple[Step, ...]
-    split: Literal["uniform", "balanced"] = "uniform"
+    split: OwnSplit = "uniform"
     keeps_region_totals: bool = False
     requires: str | None = None
     simulated_by: Mechanism | None = None

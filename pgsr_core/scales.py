@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
+
+# With noise of a smaller scale measurements are true to a group or two: to draw rows of whole
+# numbers anywhere would do more harm than the noise. Chosen by trying, see docs/solvers.md.
+LEAST_POOLED_SCALE = Fraction(8, 5)
 
 
 def float_at_least(value: Fraction) -> float:
@@ -31,6 +36,11 @@ def ratio_at_least(value: Fraction, *, numerator: int, denominator: int) -> tupl
         return value.numerator, value.denominator
     below = min(denominator, math.floor(numerator / value))
     return math.ceil(value * below), below
+
+
+def worth_pooling(scales: Iterable[Fraction]) -> bool:
+    """Whether there is noise enough at any level that regions should learn from each other."""
+    return any(scale >= LEAST_POOLED_SCALE for scale in scales)
 
 
 def expected_absolute_noise(scale: Fraction) -> float:

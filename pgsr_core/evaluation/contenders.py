@@ -16,12 +16,9 @@ from pgsr_core.evaluation.protocol import (
     Int,
     NotApplicable,
     Setting,
-    Split,
     TimedOut,
-    balanced,
     level_scales,
     measured,
-    uniform,
 )
 from pgsr_core.mechanisms import MECHANISMS, RELAXED, Mechanism
 from pgsr_core.postprocessing.exact_programs import TimeLimited
@@ -40,15 +37,11 @@ __all__ = [
 ]
 
 
-SPLITS: Mapping[str, Split] = MappingProxyType({"uniform": uniform, "balanced": balanced})
-
-
 @dataclass(frozen=True)
 class MechanismContender:
-    """A mechanism of the product; ε is split over the levels as it is in a release unless said."""
+    """A mechanism of the product; ε is split over the levels as it is in a release."""
 
     mechanism: Mechanism
-    split: Split | None = None
     consistent: bool = True
 
     @property
@@ -64,8 +57,7 @@ class MechanismContender:
     def __call__(self, setting: Setting) -> Answer:
         """See Contender."""
         query = self.mechanism.query
-        split = self.split or SPLITS[self.mechanism.split]
-        scales = level_scales(setting, query, split=split)
+        scales = level_scales(setting, query, split=self.mechanism.split)
         noisy = measured(setting, query, scales)
         facts = setting.data.facts(scales)
         begun = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsr_core.budget import balanced_shares, split_over_levels
+from pgsr_core.budget import OwnSplit, balanced_shares, split_over_levels
 from pgsr_core.errors import PgsrError
 from pgsr_core.evaluation.datasets import EvaluationData
 from pgsr_core.noise.seeded import SeededSampler
@@ -20,8 +20,6 @@ from pgsr_core.postprocessing.steps import cumulative_from_counts
 from pgsr_core.sensitivity import Neighbours, l1_sensitivity
 
 Int = NDArray[np.int64]
-Split = Callable[[Sequence[int]], Sequence[Fraction] | None]
-"""Measured cells by level → shares of ε by level, or None for equal ones."""
 
 
 class TimedOut(PgsrError):
@@ -112,26 +110,15 @@ class Contender(Protocol):
         ...
 
 
-def uniform(cells: Sequence[int]) -> None:
-    """The papers' split: the same ε for every level."""
-    del cells
-
-
-def balanced(cells: Sequence[int]) -> tuple[Fraction, ...]:
-    """The split of estimates that pool regions."""
-    return balanced_shares(len(cells))
-
-
-def level_scales(setting: Setting, query: Query, *, split: Split = uniform) -> tuple[Fraction, ...]:
+def level_scales(
+    setting: Setting, query: Query, *, split: OwnSplit = "uniform"
+) -> tuple[Fraction, ...]:
     """The scale of each level's noise, root first.
 
     One record adds 1 to its unit (Z = 1), and neighbours differ by one record added or removed:
     as in the papers.
     """
-    data = setting.data
-    columns = len(query.measured_sizes(data.facts().sizes))
-    cells = [int(regions) * columns for regions in np.diff(data.tree.level_start)]
-    parts = split_over_levels(setting.epsilon, levels=data.tree.levels, shares=split(cells))
+    data, epsilon = setting.data, setting.epsilon
     sensitivity = l1_sensitivity(
         query,
         neighbours=Neighbours.ADD_REMOVE,
@@ -139,6 +126,10 @@ def level_scales(setting: Setting, query: Query, *, split: Split = uniform) -> t
         largest_size=data.largest_size,
         units_from_data=data.empty_units is None,
     )
+    levels, shares = data.tree.levels, None
+    if split == "balanced":
+        shares = balanced_shares(levels, epsilon=epsilon, sensitivity=sensitivity)
+    parts = split_over_levels(epsilon, levels=levels, shares=shares)
     return tuple(sensitivity / part for part in parts)
 
 

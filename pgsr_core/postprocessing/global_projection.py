@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pgsr_core.postprocessing.protocol import Int, PublicFacts, StepResult
 from pgsr_core.postprocessing.steps import counts_from_cumulative
+from pgsr_core.scales import worth_pooling
 
 if TYPE_CHECKING:
     from pgsr_core.solvers.projection import Projection
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 # The projection takes integers: estimates go in as multiples of 1/16 group.
 PARTS = 16
 TOLERANCE = 0.05
-# With noise of a smaller scale measurements are true to a group or two: to draw rows of whole
-# numbers anywhere would do more harm than the noise. Chosen by trying, see docs/solvers.md.
-LEAST_SCALE = 1.6
 # Further from any possible count than this an estimate says nothing more, and would not fit.
 FURTHEST = float(2**53)
 
@@ -80,7 +78,7 @@ def _estimates(values: Int, facts: PublicFacts) -> NDArray[np.float64]:
     """What the measurements say of the true cumulative counts; themselves, where nearly exact."""
     from pgsr_core.solvers.shrinkage import shrink
 
-    if all(scale < LEAST_SCALE for scale in facts.scales):
+    if not worth_pooling(facts.scales):
         return values.astype(np.float64)
     return shrink(
         facts.tree,

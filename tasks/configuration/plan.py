@@ -327,7 +327,11 @@ def _plan_levels(configuration: Configuration, tree: RegionTree) -> tuple[LevelP
         case None | "uniform":
             shares = None
         case "balanced":
-            shares = balanced_shares(tree.levels)
+            shares = balanced_shares(
+                tree.levels,
+                epsilon=configuration.privacy.epsilon,
+                sensitivity=_sensitivity(configuration),
+            )
         case "optimise":
             shares = optimised_shares(cells)
         case OptimisedSplit(optimise=objective):

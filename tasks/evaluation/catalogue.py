@@ -93,6 +93,14 @@ _PLAIN = {
     "hospitals": DataSet(
         real_data.hospitals, "hospitals by beds, United States", real_data.HOSPITALS
     ),
+    "australia-2016": DataSet(
+        real_data.australia, "households, Australia 2016", real_data.AUSTRALIA
+    ),
+    "large-counties-2019": DataSet(
+        real_data.large_counties,
+        "households, large US counties 2019",
+        real_data.LARGE_COUNTIES,
+    ),
 }
 
 

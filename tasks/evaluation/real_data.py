@@ -15,6 +15,8 @@ from pgsr_core.evaluation.datasets import EvaluationData, census, from_leaves
 DATA_FOLDER = "PGSR_DATA"
 VIRGINIA = "us_va2000_household_size_blockgroup.csv"
 ENGLAND_AND_WALES = "ew2021_household_size_lsoa.csv"
+AUSTRALIA = "au2016_household_size_sa1.csv"
+LARGE_COUNTIES = "us2019_acs1_household_size_county840.csv"
 MANHATTAN = "nyc_taxi2013_manhattan_countofcounts.csv"
 HOSPITALS = "us_hifld_hospital_beds.csv"
 COUNTIES = "us_county_households_avg_size.csv"
@@ -61,6 +63,16 @@ def england_and_wales() -> EvaluationData:
     """Households by size in the small areas of England and Wales, 2021."""
     levels = ("country", "region", "lad_name", "msoa_name", "lsoa21")
     return _histogram("england-wales-2021", ENGLAND_AND_WALES, levels, sizes=8)
+
+
+def australia() -> EvaluationData:
+    """Households by size in the smallest areas of Australia, 2016."""
+    return _histogram("australia-2016", AUSTRALIA, ("state", "sa4", "sa3", "sa2", "sa1"), sizes=6)
+
+
+def large_counties() -> EvaluationData:
+    """Households by size in the large counties of the United States, 2019."""
+    return _histogram("large-counties-2019", LARGE_COUNTIES, ("state", "county"), sizes=4)
 
 
 def manhattan_taxi() -> EvaluationData:

@@ -22,6 +22,7 @@ from pgsr_core.budget import (
     split_over_levels,
     total,
 )
+from pgsr_core.scales import LEAST_POOLED_SCALE
 
 positive = st.fractions(min_value=Fraction(1, 10**6), max_value=1000, max_denominator=10**6)
 
@@ -241,7 +242,7 @@ def test_fractions_are_shown_for_people():
 
 @given(levels=st.integers(1, 60))
 def test_a_balanced_split_is_exact_and_takes_from_the_leaves_alone(levels):
-    shares = balanced_shares(levels)
+    shares = balanced_shares(levels, epsilon=Fraction(1, 2), sensitivity=1)
     assert sum(shares) == 1
     assert len(shares) == levels
     above, leaves = set(shares[:-1]), shares[-1]
@@ -252,5 +253,15 @@ def test_a_balanced_split_is_exact_and_takes_from_the_leaves_alone(levels):
 
 
 def test_a_balanced_split_of_three_levels():
-    assert balanced_shares(3) == (Fraction(15, 44), Fraction(15, 44), Fraction(14, 44))
-    assert balanced_shares(1) == (1,)
+    noisy = {"epsilon": Fraction(1), "sensitivity": 1}
+    assert balanced_shares(3, **noisy) == (Fraction(15, 44), Fraction(15, 44), Fraction(14, 44))
+    assert balanced_shares(1, **noisy) == (1,)
+
+
+def test_leaves_give_nothing_away_where_there_is_too_little_noise_to_pool_regions():
+    least = 3 / LEAST_POOLED_SCALE
+    for sensitivity in (1, 2):
+        most_noise = balanced_shares(3, epsilon=sensitivity * least, sensitivity=sensitivity)
+        assert len(set(most_noise)) == 2
+        less = sensitivity * (least + Fraction(1, 1000))
+        assert balanced_shares(3, epsilon=less, sensitivity=sensitivity) == (Fraction(1, 3),) * 3

@@ -12,18 +12,21 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from pgsr_core import scales
+from pgsr_core.budget import balanced_shares
 from pgsr_core.evaluation.contenders import (
     CONTENDERS,
     Answer,
-    MechanismContender,
     NotApplicable,
     Setting,
     TimedOut,
 )
 from pgsr_core.evaluation.datasets import EvaluationData, from_leaves, with_public_units
 from pgsr_core.evaluation.metrics import constraint_violations
+from pgsr_core.evaluation.protocol import level_scales, measured
 from pgsr_core.evaluation.published import AS_PRINTED
-from pgsr_core.postprocessing import global_projection
+from pgsr_core.mechanisms import MECHANISMS
+from pgsr_core.postprocessing.protocol import Query
 
 LEAVES = [("a", "x"), ("a", "y"), ("b", "z"), ("b", "w"), ("c",)]
 COUNTS = np.array([[9, 5, 2, 1], [0, 4, 0, 0], [7, 7, 1, 0], [1, 0, 0, 2], [3, 0, 5, 1]])
@@ -126,19 +129,20 @@ def test_a_contender_out_of_time_or_out_of_its_depth_says_so() -> None:
         assert (type(again), str(again)) == (type(error), str(error))
 
 
-def test_a_contender_may_split_the_budget_by_the_cells_of_the_levels() -> None:
-    shares = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
-    seen = []
-
-    def split(cells: object) -> tuple[Fraction, ...]:
-        seen.append(cells)
-        return shares
-
-    direct = CONTENDERS["direct"]
-    assert isinstance(direct, MechanismContender)
-    asked = setting(FROM_DATA, epsilon="0.5")
-    assert (replace(direct, split=split)(asked).values != direct(asked).values).any()
-    assert seen == [[4, 12, 16]]
+@pytest.mark.parametrize("epsilon", ["0.5", "5"])
+def test_a_contender_measures_with_the_split_that_its_mechanism_has_in_a_release(
+    epsilon: str,
+) -> None:
+    asked, query = setting(FROM_DATA, epsilon=epsilon), Query.CUMULATIVE
+    shares = balanced_shares(3, epsilon=asked.epsilon, sensitivity=1)
+    balanced = level_scales(asked, query, split="balanced")
+    assert balanced == tuple(1 / (asked.epsilon * share) for share in shares)
+    uniform = level_scales(asked, query)
+    assert uniform == (3 / asked.epsilon,) * 3
+    assert (balanced == uniform) is (epsilon == "5")
+    step = MECHANISMS["global"].steps[0]
+    expected = step(measured(asked, query, balanced), asked.data.facts(balanced)).values
+    np.testing.assert_array_equal(CONTENDERS["global"](asked).values, expected)
 
 
 def test_with_little_noise_sparse_rows_are_not_drawn_anywhere(
@@ -154,5 +158,5 @@ def test_with_little_noise_sparse_rows_are_not_drawn_anywhere(
         return sum(int(np.abs(answer.values - sparse.truth).sum()) for answer in answers)
 
     assert error("global") < 0.9 * error("cumulative")
-    monkeypatch.setattr(global_projection, "LEAST_SCALE", 0)
+    monkeypatch.setattr(scales, "LEAST_POOLED_SCALE", 0)
     assert error("global") > error("cumulative")

@@ -430,6 +430,10 @@ TABLES = {
     real_data.ENGLAND_AND_WALES: "lsoa21,msoa_name,lad_name,region,country,"
     "h1,h2,h3,h4,h5,h6,h7,h8plus\n"
     "E1,m,d,r,England,1,2,3,4,5,6,7,8\nW1,n,e,s,Wales,0,0,0,0,0,0,0,1\n",
+    real_data.AUSTRALIA: "sa1,sa2,sa3,sa4,state,h1,h2,h3,h4,h5,h6plus\n"
+    "11111,1111,111,11,1,3,4,0,0,3,5\n11112,1111,111,11,1,0,0,0,0,0,3\n",
+    real_data.LARGE_COUNTIES: "county,state,name,total,h1,h2,h3,h4plus\n"
+    '01003,01,"Baldwin County, Alabama",10,1,2,3,4\n02020,02,"Anchorage",1,0,0,0,1\n',
     real_data.MANHATTAN: "root,town,neighbourhood,size,count\n"
     "m,low,n0,1,5\nm,low,n0,4,2\nm,up,n1,2,3\n",
     real_data.HOSPITALS: "id,state,county_fips,beds\n"
@@ -440,6 +444,8 @@ TABLES = {
 EXPECTED = {
     "virginia-2000": (4, 7, 43),
     "england-wales-2021": (6, 8, 37),
+    "australia-2016": (6, 6, 18),
+    "large-counties-2019": (3, 4, 11),
     "manhattan-taxi": (3, 4, 10),
     "hospitals": (3, 1000, 2),
     "census": (3, 1000, 20071 + 7328 + 50),

@@ -3,10 +3,12 @@
 From the root down, and within a region's children from the largest size down, the integers of
 the children at size k solve, exactly,
 
-    minimise   Σ_c (x_c − y_c,k)²     over integers x_c
+    minimise   Σ_c (x_c − y_c,k)² + COUNTS (x_c − x_c,k+1 − (y_c,k − y_c,k+1))²
     subject to x_c,k+1 ≤ x_c ≤ G_c,   Σ_c x_c = the parent's integer at k
 
-given those at k + 1 (zero beyond N). It always has a solution: the parent's row does not
+over integers x_c, given those at k + 1 (zero beyond N). The second term is about the counts of
+size k: without it neighbouring sizes are rounded each its own way, and where there is next to no
+noise that is most of the error of a count. It always has a solution: the parent's row does not
 increase with k, so the lower bounds sum to at most its entry, and the upper bounds sum to the
 parent's own, which its entry respects. Rounding each number up or down would not do: once the
 parent is rounded, its children's real numbers no longer add up to it, and such a rounding may
@@ -32,6 +34,10 @@ Real = NDArray[np.float64]
 
 # Above this, a double cannot tell a number from the next half.
 LARGEST_EXACT = 2**50
+# What closeness of a count is worth, beside that of a cumulative count. With 1 the latter suffer
+# more than the former gain; docs/solvers.md says on what it was tried.
+COUNTS = 1 / 3
+CARRIED = COUNTS / (1 + COUNTS)
 
 
 def round_consistently(
@@ -94,13 +100,18 @@ def _round_family(targets: Real, upper: Int, totals: Int, name: int, rounded: In
     """Children × sizes integers under the parent's row of totals, largest size first."""
     children, columns = targets.shape
     low = np.zeros(children, dtype=np.int64)
+    carried = np.zeros(children)
+    goal = np.empty(children)
     nearest = np.empty(children, dtype=np.int64)
     cost = np.empty(children)
     order = np.empty(children, dtype=np.int64)
-    # Invariant: `low` is the column at k + 1, so Σ low = totals[k + 1] ≤ totals[k] ≤ Σ upper.
+    # Invariant: `low` is the column at k + 1, so Σ low = totals[k + 1] ≤ totals[k] ≤ Σ upper, and
+    # `carried` is CARRIED of what it is above its targets. Completing the square, the objective is
+    # (1 + COUNTS) Σ (x − goal)² and a constant.
     for k in range(columns - 1, -1, -1):
         for c in range(children):
-            nearest[c] = np.int64(np.floor(targets[c, k] + 0.5))
+            goal[c] = targets[c, k] + carried[c]
+            nearest[c] = np.int64(np.floor(goal[c] + 0.5))
         shift = _common_shift(nearest, low, upper, totals[k])
         eligible, missing = 0, totals[k]
         for c in range(children):
@@ -109,10 +120,10 @@ def _round_family(targets: Real, upper: Int, totals: Int, name: int, rounded: In
             missing -= x
             rounded[c, k] = x
             if low[c] <= moved < upper[c]:
-                # One more costs 2(x − y) + 1, which is in (2·shift, 2·shift + 2] here and above
+                # One more costs 2(x − goal) + 1, which is in (2·shift, 2·shift + 2] here and above
                 # it for children held up by their lower bound: so at most one each, cheapest
                 # first, is optimal (marginal allocation, Fox 1966).
-                cost[c] = x - targets[c, k]
+                cost[c] = x - goal[c]
                 order[eligible] = c
                 eligible += 1
         _cheapest_first(order[:eligible], cost, name * columns + k, missing)
@@ -120,6 +131,7 @@ def _round_family(targets: Real, upper: Int, totals: Int, name: int, rounded: In
             rounded[order[j], k] += 1
         for c in range(children):
             low[c] = rounded[c, k]
+            carried[c] = CARRIED * (rounded[c, k] - targets[c, k])
 
 
 @njit(cache=True)
