@@ -7,8 +7,8 @@ the children at size k solve, exactly,
     subject to x_c,k+1 ≤ x_c ≤ G_c,   Σ_c x_c = the parent's integer at k
 
 over integers x_c, given those at k + 1 (zero beyond N). The second term is about the counts of
-size k: without it neighbouring sizes are rounded each its own way, and where there is next to no
-noise that is most of the error of a count. It always has a solution: the parent's row does not
+size k: without it neighbouring sizes are rounded each its own way, which costs counts some percent
+where there is next to no noise. It always has a solution: the parent's row does not
 increase with k, so the lower bounds sum to at most its entry, and the upper bounds sum to the
 parent's own, which its entry respects. Rounding each number up or down would not do: once the
 parent is rounded, its children's real numbers no longer add up to it, and such a rounding may
