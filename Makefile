@@ -4,8 +4,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# An environment for each interpreter; the first one that fails ends it.
+on_each_python = set -e; test -n "$(PYTHONS)" || { echo 'say which: make $@ PYTHONS="python3.12 python3.13"'; exit 2; }; \
+  for python in $(PYTHONS); do \
+    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+    echo "Python $$version"; \
+    $(MAKE) --no-print-directory $(1) PYTHON="$$python" VENV=".venvs/$$version"; \
+  done
 
-.PHONY: demo test test-large check bench torture torture-ops privacy-audit lock setup clean help
+.PHONY: demo test test-pythons smoke smoke-pythons test-large check bench torture torture-ops privacy-audit lock setup clean help
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -26,7 +33,16 @@ demo: $(READY) ## release a made-up population, end to end
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not large"
 
-test-large: $(READY) ## release a census of 58 million persons (needs PGSR_DATA)
+test-pythons: ## run the tests on several interpreters: PYTHONS="python3.12 python3.13"
+	@$(call on_each_python,test)
+
+smoke: $(READY) ## release, verify and replay a small population, as a user would
+	$(BIN)/python -m pytest -m smoke
+
+smoke-pythons: ## the same on several interpreters: PYTHONS="python3.12 python3.13"
+	@$(call on_each_python,smoke)
+
+test-large: $(READY) ## verify 10,000 simulated releases; release a census of 58 million persons (needs PGSR_DATA)
 	$(BIN)/python -m pytest -m large
 
 check: $(READY) ## lint, format and types
@@ -51,4 +67,4 @@ lock: ## resolve the dependencies anew (needs uv)
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade -q -o requirements.lock
 
 clean: ## remove what set-up and demonstrations made
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .venvs demo

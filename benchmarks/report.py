@@ -28,7 +28,7 @@ from pgsr_core.postprocessing.steps import (
 )
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import Neighbours
-from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
+from tasks.publication.facts import BundleFacts, CheckFacts, StatedLevel
 from tasks.publication.report.page import render_report
 from tasks.publication.report.reading import LevelSizes, ReportTables
 
@@ -154,7 +154,7 @@ def _facts(
         unit_of_privacy="person",
         epsilon=epsilon * len(shape.regions),
         levels=tuple(
-            LevelFacts(
+            StatedLevel(
                 level,
                 regions,
                 regions * shape.sizes,

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Suite(StrEnum):
-    """The properties that a released table must have."""
-
-    CONSISTENCY = "consistency"
-    NON_NEGATIVITY = "non-negativity"
-    INTEGRALITY = "integrality"
-    FAITHFULNESS = "faithfulness"
-    COMPLETENESS = "completeness"
-    PUBLIC_FACTS = "public-facts"
-    MARGINS = "margins"
+from pgsr_core.documents.checks import Suite
 
 
 @dataclass(frozen=True)

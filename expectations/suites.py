@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from expectations.frames import PUBLISHED_COLUMNS, View
 from expectations.promises import Promises
-from expectations.report import Suite
+from pgsr_core.documents.checks import ALL_CHECKS, Suite
 
 INTEGER_TYPES = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT"),
@@ -39,6 +39,14 @@ class Check:
     statement: str
     view: View
     assertions: tuple[Assertion, ...]
+
+
+_REQUIRED = {check.name: check for check in ALL_CHECKS}
+
+
+def _check(name: str, view: View, assertions: tuple[Assertion, ...]) -> Check:
+    """Say how a required check is established."""
+    return Check(name, _REQUIRED[name].suite, _REQUIRED[name].statement, view, assertions)
 
 
 def known(what: str, column: str) -> Assertion:
@@ -74,10 +82,8 @@ def at_least(name: str, larger: str, smaller: str) -> Assertion:
     )
 
 
-CHILDREN_SUM_TO_PARENT = Check(
+CHILDREN_SUM_TO_PARENT = _check(
     "children-sum-to-parent",
-    Suite.CONSISTENCY,
-    "For every region and every size, the counts of the region's children add up to its own.",
     View.CELLS,
     (
         known("count", "value"),
@@ -88,10 +94,8 @@ CHILDREN_SUM_TO_PARENT = Check(
     ),
 )
 
-NO_NEGATIVE_COUNT = Check(
+NO_NEGATIVE_COUNT = _check(
     "no-negative-count",
-    Suite.NON_NEGATIVITY,
-    "No count is below zero.",
     View.CELLS,
     (
         known("count", "value"),
@@ -103,27 +107,20 @@ NO_NEGATIVE_COUNT = Check(
     ),
 )
 
-COUNTS_ARE_WHOLE = Check(
+COUNTS_ARE_WHOLE = _check(
     "counts-are-whole",
-    Suite.INTEGRALITY,
-    "Every count is a whole number that fits 64 bits; none is missing.",
     View.CELLS,
     (known("count", "value"), exact("count", "value")),
 )
 
-COLUMNS_HOLD_INTEGERS = Check(
+COLUMNS_HOLD_INTEGERS = _check(
     "columns-hold-integers",
-    Suite.INTEGRALITY,
-    "Regions, sizes and counts are stored in columns of an integer type.",
     View.COLUMNS,
     (known("type", "type"), among("type is an integer type", "type", INTEGER_TYPES)),
 )
 
-LEVELS_SUM_TO_GROUPS = Check(
+LEVELS_SUM_TO_GROUPS = _check(
     "levels-sum-to-groups",
-    Suite.FAITHFULNESS,
-    "At every level, together with the regions that end above it, the counts add up to the "
-    "number of groups G.",
     View.LEVELS,
     (
         known("level's sum", "total"),
@@ -134,18 +131,14 @@ LEVELS_SUM_TO_GROUPS = Check(
     ),
 )
 
-EVERY_CELL_ONCE = Check(
+EVERY_CELL_ONCE = _check(
     "every-cell-once",
-    Suite.COMPLETENESS,
-    "Every public region has exactly one row for every public size.",
     View.CELLS,
     (known("occurrences", "occurrences"), among("one occurrence", "occurrences", (1,))),
 )
 
-NOTHING_EXTRA = Check(
+NOTHING_EXTRA = _check(
     "nothing-extra",
-    Suite.COMPLETENESS,
-    "There are as many rows as public regions times public sizes, and none outside them.",
     View.EXTENT,
     (
         known("row count", "rows"),
@@ -154,10 +147,8 @@ NOTHING_EXTRA = Check(
     ),
 )
 
-PUBLISHED_COLUMNS_ONLY = Check(
+PUBLISHED_COLUMNS_ONLY = _check(
     "published-columns",
-    Suite.COMPLETENESS,
-    "The table has the columns region, size and count, and no other.",
     View.COLUMNS,
     (
         Assertion(
@@ -168,10 +159,8 @@ PUBLISHED_COLUMNS_ONLY = Check(
     ),
 )
 
-REGIONS_AS_PUBLIC = Check(
+REGIONS_AS_PUBLIC = _check(
     "regions-as-public",
-    Suite.PUBLIC_FACTS,
-    "The table of regions is the public region tree: the same regions, parents and levels.",
     View.REGION_TABLE,
     (
         known("region", "region"),
@@ -184,10 +173,8 @@ REGIONS_AS_PUBLIC = Check(
     ),
 )
 
-ROOT_SUMS_TO_GROUPS = Check(
+ROOT_SUMS_TO_GROUPS = _check(
     "root-sums-to-groups",
-    Suite.PUBLIC_FACTS,
-    "The counts of the whole add up to the public number of groups G.",
     View.ROOT,
     (
         known("root's sum", "total"),
@@ -198,10 +185,8 @@ ROOT_SUMS_TO_GROUPS = Check(
     ),
 )
 
-REGION_GROUPS_AS_PUBLIC = Check(
+REGION_GROUPS_AS_PUBLIC = _check(
     "region-groups-as-public",
-    Suite.PUBLIC_FACTS,
-    "The number of groups stated beside each region is the public one.",
     View.REGION_TABLE,
     (
         known("region's groups", "exact_groups"),
@@ -212,18 +197,14 @@ REGION_GROUPS_AS_PUBLIC = Check(
     ),
 )
 
-REGION_GROUPS_WITHHELD = Check(
+REGION_GROUPS_WITHHELD = _check(
     "region-groups-withheld",
-    Suite.PUBLIC_FACTS,
-    "No number of groups is stated beside any region, since none is public.",
     View.REGION_TABLE,
     (among("no region's groups", "has_groups", (False,)),),
 )
 
-REGIONS_SUM_TO_GROUPS = Check(
+REGIONS_SUM_TO_GROUPS = _check(
     "regions-sum-to-groups",
-    Suite.PUBLIC_FACTS,
-    "The counts of every region add up to its public number of groups.",
     View.REGION_TOTALS,
     (
         known("region's sum", "total"),
@@ -234,10 +215,8 @@ REGIONS_SUM_TO_GROUPS = Check(
     ),
 )
 
-EVERY_CELL_HAS_MARGINS = Check(
+EVERY_CELL_HAS_MARGINS = _check(
     "every-cell-has-margins",
-    Suite.MARGINS,
-    "Every released count has exactly one row of margins, of whole numbers.",
     View.MARGINS,
     (
         known("occurrences", "occurrences"),
@@ -251,11 +230,8 @@ EVERY_CELL_HAS_MARGINS = Check(
     ),
 )
 
-MARGINS_HOLD_THE_COUNT = Check(
+MARGINS_HOLD_THE_COUNT = _check(
     "margins-hold-the-count",
-    Suite.MARGINS,
-    "No lower margin is below zero, every count lies within its 90% margins, and those lie "
-    "within the 95% margins.",
     View.MARGINS,
     (
         known("count", "value"),
@@ -272,10 +248,8 @@ MARGINS_HOLD_THE_COUNT = Check(
     ),
 )
 
-NO_EXTRA_MARGINS = Check(
+NO_EXTRA_MARGINS = _check(
     "no-extra-margins",
-    Suite.MARGINS,
-    "There are as many rows of margins as released counts, and none outside them.",
     View.MARGINS_EXTENT,
     (
         known("row count", "rows"),
@@ -284,11 +258,8 @@ NO_EXTRA_MARGINS = Check(
     ),
 )
 
-TYPICAL_MARGINS_IN_ORDER = Check(
+TYPICAL_MARGINS_IN_ORDER = _check(
     "typical-margins-in-order",
-    Suite.MARGINS,
-    "Every level and size has one row of typical half-widths, whole numbers from zero on, the "
-    "95% one no smaller than the 90% one.",
     View.TYPICAL_MARGINS,
     (
         known("occurrences", "occurrences"),
@@ -306,10 +277,8 @@ TYPICAL_MARGINS_IN_ORDER = Check(
     ),
 )
 
-NO_EXTRA_TYPICAL_MARGINS = Check(
+NO_EXTRA_TYPICAL_MARGINS = _check(
     "no-extra-typical-margins",
-    Suite.MARGINS,
-    "There are as many rows of typical margins as levels times public sizes, and none outside.",
     View.TYPICAL_MARGINS_EXTENT,
     NO_EXTRA_MARGINS.assertions,
 )

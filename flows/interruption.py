@@ -20,14 +20,12 @@ def ending_at_once(end_workers: Callable[[], None]) -> Iterator[None]:
     """As long as it is open, a signal ends this process and its workers as a power cut would.
 
     For flows that have every result on record before they go on. An orderly end would be one of
-    Prefect's, which tells its temporary server of every task, again and again, when that server
-    got the same Ctrl-C and is gone: minutes, and pages of errors. Within a flow: outside of it,
-    Prefect's own handler of SIGTERM would be in front.
+    Prefect's, which tells its server of every task first. A temporary server ends with this
+    process. Within a flow: outside of it, Prefect's own handler of SIGTERM would be in front.
     """
 
     def end(number: int, _frame: FrameType | None) -> None:
         operator.terminal().stage_failed("", KeyboardInterrupt())
-        _stop_temporary_server()
         end_workers()
         os._exit(SIGNALLED + number)
 
@@ -40,9 +38,3 @@ def ending_at_once(end_workers: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-def _stop_temporary_server() -> None:
-    from prefect.server.api.server import SubprocessASGIServer
-
-    SubprocessASGIServer().stop()  # one to a process; does nothing if it was never started

@@ -19,6 +19,7 @@ from tasks.stages.noise import noise, recall
 from tasks.stages.post_process import post_process
 from tasks.stages.publish import publish
 from tasks.stages.validate import validate
+from tasks.storage.temporary import remove_spill
 
 
 @flow(
@@ -34,19 +35,20 @@ def release(home: str, product: str, release: str) -> dict[str, Any]:
     recalled, never drawn again. So the same call is the first run, a retry and a resume.
     """
     run = RunRef(home, product, release)
-    with alerting(run):
+    with run.alone(), alerting(run):
         return run_stages(run)
 
 
 def run_stages(run: RunRef) -> dict[str, Any]:
     """Every stage after the other, inside of a flow."""
     refuse_withdrawn(run, run.ledger())
+    remove_spill(run.installation)
     with shown(run):
         measurements = recall(run)
         if measurements is None:
             measurements = noise(run, cumulative(run, ingest(run)))
         table = measurements
-        for step in run.open().plan.mechanism.steps:
+        for step in run.open_measured().plan.mechanism.steps:
             table = post_process(step.name)(run, table)
         uncertainty = margins(run, measurements, table)
         checks = validate(run, table, uncertainty)

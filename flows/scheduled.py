@@ -4,10 +4,15 @@ Name and source of a release follow from the slot's time. What was begun and aba
 first; what was missed is made up for as the configuration's `catch_up` says; then comes the slot's
 own release. Each is run by the same stages as `pgsr release` and `pgsr resume`, and one that is
 published is left as it is.
+
+Whoever starts a run names a configuration, and this is not taken on trust: it must have been
+served from the installation that this process belongs to, with just this content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,7 @@ from tasks.boundary import StageFailed
 from tasks.order import Order, place_order
 from tasks.run import RunRef
 from tasks.series import Series
+from tasks.served import EditedSinceServed, ServedElsewhere, require_served
 from tasks.stages.decide import decide
 from tasks.storage.zones import Home
 
@@ -85,15 +91,32 @@ def _look(
     configuration: Path, slot: datetime, *, insisted: bool
 ) -> tuple[Series, dict[RunRef, datetime]]:
     """Read the configuration and ask the ledger what is due; errors stay with the operator."""
+    home: Home | None = None
     try:
-        series = Series.open(configuration)
+        # This process's own: one beside the path that it was given could be anybody's.
+        home = Home.locate()
+        series = _open_served(home, configuration)
         return series, _due(series, slot, insisted=insisted)
     except PgsrError as error:
-        home = Home.locate(beside=configuration.absolute().parent)
-        operator.log_failure(home.operator_log, "schedule", error)
+        if home is not None:  # otherwise there is no folder that others cannot write
+            operator.log_failure(home.operator_log, "schedule", error)
         failure = StageFailed("schedule", type(error).__name__, error.exit_code)
     # Raised outside of the except block: the original is not chained to it.
     raise failure
+
+
+def _open_served(home: Home, configuration: Path) -> Series:
+    """A product by a configuration that was served from this installation.
+
+    Raises:
+        NotServed, EditedSinceServed, ServedElsewhere: it is not to be run.
+        ConfigurationError: everything that is wrong with it.
+    """
+    served = require_served(home, configuration)
+    series = Series.open(served.path)
+    if series.home != home:
+        raise ServedElsewhere(served.path, home)
+    return series
 
 
 def _due(series: Series, slot: datetime, *, insisted: bool) -> dict[RunRef, datetime]:
@@ -112,12 +135,37 @@ def _due(series: Series, slot: datetime, *, insisted: bool) -> dict[RunRef, date
     return {series.release(moment): moment for moment in sorted(slots - published)}
 
 
+@contextmanager
+def _alone(ref: RunRef) -> Iterator[None]:
+    """Hold a release, or fail as a stage does: it is not this run's turn."""
+    with ExitStack() as held:
+        failure = None
+        try:
+            held.enter_context(ref.alone())
+        except PgsrError as error:
+            failure = StageFailed("start", type(error).__name__, error.exit_code)
+        if failure is not None:
+            raise failure
+        yield
+
+
 def _bring_out(series: Series, ref: RunRef, slot: datetime) -> None:
-    measured = series.ledger.measurement(ref.product, ref.release) is not None
-    with alerting(ref, series.configuration):
+    with alerting(ref, series.configuration), _alone(ref):
+        measured = series.ledger.measurement(ref.product, ref.release) is not None
         # What was measured goes on from its plan: the source may be gone, and is not needed.
         if not (measured and ref.folder.plan.is_file()):
             order = Order(configuration=series.loaded.path, slot=slot)
             place_order(ref, order)
             decide(ref, order)
+            _require_as_served(series, ref)
         run_stages(ref)
+
+
+def _require_as_served(series: Series, ref: RunRef) -> None:
+    """Stop if the file was edited between the look at its digest and the plan."""
+    if ref.open().plan.configuration == series.configuration:
+        return
+    error = EditedSinceServed(series.loaded.path)
+    operator.log_failure(ref.folder.operator_log, "schedule", error)
+    ref.note(state="failed", stage="schedule", error=type(error).__name__)
+    raise StageFailed("schedule", type(error).__name__, error.exit_code)

@@ -1,4 +1,4 @@
-"""A Prefect server of our own: it lives as long as `pgsr serve`, and other commands find it."""
+"""Prefect servers of our own: that of `pgsr serve`, which other commands find; temporary ones."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
+from flows.server_process import (
+    HOST,
+    POLL_SECONDS,
+    STOP_SECONDS,
+    Server,
+    ServerDidNotStart,
+    running_server,
+)
 from pgsr_core.errors import Unavailable
 from tasks.ledger.owner import Owner, owner_of
 from tasks.storage.zones import (
     PRIVATE_FILE,
-    PRIVATE_UMASK,
     Home,
-    append_private,
+    disk_told,
     make_private_folder,
     write_private,
 )
 
-HOST = "127.0.0.1"
-START_SECONDS = 180.0
-STOP_SECONDS = 30.0
-_POLL_SECONDS = 0.2
 _LEASES = "prefect.server.concurrency.lease_storage"
 SETTINGS = {
     # A limit of one run for each product must still be known after a restart.
@@ -37,6 +38,8 @@ SETTINGS = {
     # How long a run waits before it asks again whether the one before it has ended.
     "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
 }
+# As Prefect starts its own temporary one: no pages, and no services but the needed ones.
+TEMPORARY = {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_SERVER_UI_ENABLED": "false"}
 
 
 class AlreadyServing(Unavailable):
@@ -47,37 +50,92 @@ class PortTaken(Unavailable):
     """Something else listens where the server would."""
 
 
-class ServerDidNotStart(Unavailable):
-    """The Prefect server ended, or did not answer in time."""
+def password_file(home: Home) -> Path:
+    """What opens the pages of the server of `pgsr serve`; there while it runs."""
+    return home.prefect / "password"
 
 
-def find_server(home: Home) -> str | None:
-    """The address of the server that `pgsr serve` started in a state folder, if it runs."""
+def find_server(home: Home) -> Server | None:
+    """The server that `pgsr serve` started in a state folder, if it runs."""
     noted = _noted(home)
-    return None if noted is None or noted[1].is_surely_gone() else noted[0]
+    if noted is None or noted[1].is_surely_gone():
+        return None
+    try:
+        secret = password_file(home).read_text().strip()
+    except OSError:
+        return None
+    return Server(noted[0], secret, noted[1].process)
 
 
 @contextmanager
-def own_server(home: Home, *, port: int) -> Iterator[str]:
-    """Start a server, say its address, and stop it on leaving.
+def own_server(home: Home, *, port: int) -> Iterator[Server]:
+    """Start a server that other commands find, and stop it on leaving.
 
     Raises:
         PortTaken: its port is in use.
         ServerDidNotStart: it ended, or did not answer in time.
     """
     _stop_one_left_behind(home)
-    _require_free(port)
-    log = home.prefect / "server.log"
-    server = _start(port, log)
+    settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
+    with (
+        _bound(port) as listening,
+        running_server(listening, home.prefect, settings=settings) as server,
+    ):
+        try:
+            write_private(password_file(home), f"{server.secret}\n".encode())
+            noted = {"address": server.address, "owner": str(owner_of(server.process))}
+            write_private(_note(home), json.dumps(noted).encode())
+            yield server
+        finally:
+            _note(home).unlink(missing_ok=True)
+            password_file(home).unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_server(home: Home) -> Iterator[Server]:
+    """Start a server for this process alone, and stop it on leaving.
+
+    Each has a database of its own: several that share one keep each other waiting until their
+    clients give up.
+
+    Raises:
+        ServerDidNotStart: it ended, or did not answer in time.
+    """
+    with _free_folder(home.prefect / "temporary") as (folder, lock), _bound(0) as listening:
+        settings = {**TEMPORARY, "PREFECT_HOME": str(folder)}
+        try:
+            with running_server(listening, folder, settings=settings, keep_open=(lock,)) as server:
+                yield server
+        except ServerDidNotStart:
+            # No guarantee rests on its database: the next one begins anew.
+            for path in folder.glob("prefect.db*"):
+                path.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _free_folder(parent: Path) -> Iterator[tuple[Path, int]]:
+    """The first numbered folder that no living server uses, and the lock that says so."""
+    for number in count(1):
+        folder = parent / str(number)
+        make_private_folder(folder)
+        with disk_told(folder):
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            if _is_ours(lock):
+                yield folder, lock
+                return
+        finally:
+            os.close(lock)
+
+
+def _is_ours(lock: int) -> bool:
+    """Take a lock unless another process holds it."""
     try:
-        address = f"http://{HOST}:{port}/api"
-        noted = {"address": address, "owner": str(owner_of(server.pid))}
-        write_private(_note(home), json.dumps(noted).encode())
-        _wait_for(address, server, log)
-        yield address
-    finally:
-        _stop(server)
-        _note(home).unlink(missing_ok=True)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -90,13 +148,11 @@ def serving_alone(home: Home) -> Iterator[None]:
     make_private_folder(home.prefect)
     descriptor = os.open(home.prefect / "serve.lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     with os.fdopen(descriptor) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _is_ours(lock.fileno()):
             raise AlreadyServing(
                 f"another pgsr serve works in {home.root}. Remedy: stop it first, or give it all "
                 "configurations at once."
-            ) from None
+            )
         yield
 
 
@@ -110,57 +166,22 @@ def _stop_one_left_behind(home: Home) -> None:
     while owner.is_here() and not owner.is_surely_gone() and time.monotonic() < deadline:
         with suppress(ProcessLookupError):
             os.kill(owner.process, signal.SIGTERM)
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+@contextmanager
+def _bound(port: int) -> Iterator[socket.socket]:
+    """A socket that holds a port; any free one for 0."""
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            listening.bind((HOST, port))
         except OSError:
             raise PortTaken(
                 f"port {port} is in use. Remedy: pgsr serve --port with another one, or name the "
                 "Prefect server that listens there in PREFECT_API_URL."
             ) from None
-
-
-def _start(port: int, log: Path) -> subprocess.Popen[bytes]:
-    hushed = ("PREFECT_LOGGING_", "PREFECT_API_URL")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(hushed)}
-    address = ("--host", HOST, "--port", str(port))
-    append_private(log, "")
-    with log.open("ab") as sink:
-        return subprocess.Popen(  # noqa: S603  (our own interpreter, fixed arguments)
-            [sys.executable, "-m", "prefect", "server", "start", *address],
-            env={**SETTINGS, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            umask=PRIVATE_UMASK,
-            # Ctrl-C is for us; the server goes last.
-            start_new_session=True,
-        )
-
-
-def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=2):  # noqa: S310  (our own)
-                return
-        except OSError:
-            time.sleep(_POLL_SECONDS)
-    raise ServerDidNotStart(f"the Prefect server did not start. Remedy: see {log}, and try again.")
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    try:
-        server.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+        yield listening
 
 
 def _note(home: Home) -> Path:

@@ -10,9 +10,16 @@ from typing import ClassVar
 
 
 class PgsrError(Exception):
-    """Base of every expected failure; the command line prints it without a traceback."""
+    """Base of every expected failure; the command line prints it without a traceback.
+
+    Attributes:
+        exit_code: of the command that it ends.
+        depends_on_data: whether confidential records decide that it is raised. Then its class is
+            confidential, too: outside of the confidential zone a run says only that it stopped.
+    """
 
     exit_code: ClassVar[int] = 2
+    depends_on_data: ClassVar[bool] = False
 
 
 class Refused(PgsrError):
@@ -41,6 +48,7 @@ class InputError(PgsrError):
         detail: further facts that hold no value of the data.
     """
 
+    depends_on_data = True
     rule: ClassVar[str] = "the table can be read"
     remedy: ClassVar[str] = "correct the table"
 

@@ -8,19 +8,20 @@ neither the order of rows nor the version of a Parquet writer matters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pgsr_core.canonical import table_digest
+from pgsr_core.documents.names import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree, TreeError
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.margins.release import margins_of
 from pgsr_core.margins.tables import bounds_hold
 from pgsr_core.mechanisms import MECHANISMS, Mechanism
-from pgsr_core.postprocessing.protocol import PublicFacts
+from pgsr_core.postprocessing.protocol import Fact, PublicFacts
 from pgsr_core.verification.documents import (
     Malformed,
     PrivacyStatement,
@@ -28,15 +29,7 @@ from pgsr_core.verification.documents import (
     read_package,
     read_privacy,
 )
-from pgsr_core.verification.files import (
-    CHECKS_FILE,
-    FORMS,
-    PACKAGE_FILE,
-    PRIVACY_FILE,
-    BundleFiles,
-    BundleReader,
-    FileProblem,
-)
+from pgsr_core.verification.files import FORMS, BundleFiles, BundleReader, FileProblem
 from pgsr_core.verification.numbers import COUNTS, MEASUREMENTS, REGIONS
 from pgsr_core.verification.report import Item, Report
 from pgsr_core.verification.tables import (
@@ -138,19 +131,22 @@ class Recomputed:
         table: the name of its table.
         digest: the table's canonical digest.
         refuted: facts of the step's certificate that say no.
+        certificate: all of its facts.
     """
 
     stage: str
     table: str
     digest: str
     refuted: tuple[str, ...]
+    certificate: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What was recomputed and compared, line by line."""
+    """What was recomputed and compared, line by line; and the certificate of each stage."""
 
     items: tuple[Item, ...]
+    certificates: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -177,6 +173,7 @@ def recompute(origin: Origin) -> Iterator[Recomputed]:
             table=table,
             digest=table_digest(values, table=table, tree_digest=facts.tree.digest, sizes=sizes),
             refuted=tuple(name for name, fact in result.certificate.items() if fact is False),
+            certificate=result.certificate,
         )
     if origin.margin_repetitions > 0:
         yield from _recompute_margins(origin, values)
@@ -210,13 +207,15 @@ def replay(origin: Origin, witnesses: Witnesses, *, notes: Sequence[Item] = ()) 
         notes: what was found out before; it goes first.
     """
     report = Report()
+    certificates = {}
     if _say_measurements(report, origin, witnesses.get(MEASUREMENTS, {})):
         try:
             for done in recompute(origin):
+                certificates[done.stage] = done.certificate
                 _say_stage(report, done, witnesses.get(done.table, {}))
         except PgsrError as error:
             report.fail("recomputed", f"The stages cannot be recomputed: {error}")
-    return Replay((*notes, *report.items))
+    return Replay((*notes, *report.items), certificates)
 
 
 def replay_bundle(bundle: Mapping[str, bytes] | BundleReader) -> Replay:
@@ -316,7 +315,7 @@ def _mechanism(privacy: PrivacyStatement) -> Mechanism:
 def _facts(files: BundleFiles, privacy: PrivacyStatement) -> PublicFacts:
     file = _forms_of(files, REGIONS)[0]
     with files.open(file) as stream:
-        rows = read_region_rows(stream, file=file)
+        rows = read_region_rows(stream, regions=privacy.regions, file=file)
     if not all(rows.regions):
         raise Malformed(f"{file}: a region has no name")
     tree = RegionTree.from_table([name or "" for name in rows.regions], rows.parents)

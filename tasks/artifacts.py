@@ -39,6 +39,7 @@ class _Progress:
     def __init__(self, run: Run) -> None:
         steps = [step.name for step in run.plan.mechanism.steps]
         self._name = run.ref.name
+        self.lost = False
         self._stages = [*UNTIL_MEASURED, *steps, *UNTIL_PUBLISHED]
         key = _key(run.ref, "progress")
         made = create_progress_artifact(0.0, key=key, description=self._name)
@@ -75,12 +76,18 @@ def shown(ref: RunRef) -> Iterator[None]:
 def stage_done(stage: str) -> None:
     """Move the bar of the run around us, where there is one."""
     progress = _progress.get()
-    if progress is not None:
+    if progress is not None and not progress.lost:
+        # A server that is gone is asked once: every answer takes until the client gives up.
+        progress.lost = True
         with _quietly():
             progress.advance(stage)
+            progress.lost = False
 
 
 def _show_outcome(ref: RunRef) -> None:
+    progress = _progress.get()
+    if progress is None or progress.lost:
+        return
     with _quietly():
         run = ref.open()
         events = run.ledger.timeline(ref.product, ref.release)

@@ -15,7 +15,7 @@ from prefect import Task, runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from pgsr_core.errors import PgsrError
-from tasks import artifacts, failpoints, logs, operator
+from tasks import artifacts, failpoints, logs, operator, outside
 from tasks.observations import observe
 from tasks.run import RunRef
 from tasks.storage.zones import PRIVATE_UMASK
@@ -26,7 +26,7 @@ RETRY_DELAYS = [2.0, 10.0]
 
 
 class StageFailed(Exception):
-    """A stage failed; carries the stage and the class of the error, never its text.
+    """A stage failed; carries the stage and what may be said of the error, never its text.
 
     Prefect keeps messages and tracebacks of exceptions in clear, so the original is written to
     the operator's log and shown on the operator's terminal, and this one takes its place.
@@ -54,7 +54,8 @@ def stage(
 
     Args:
         name: as in the run's status and in Prefect's pages.
-        retry: try again, with delays, after an unexpected error. Never for noise.
+        retry: try again, with delays, after an unexpected error. Never left of the barrier:
+            how often a stage was tried would tell of the data, and noise is drawn once.
     """
 
     def decorate(
@@ -128,9 +129,8 @@ def _failed(name: str, run: RunRef, error: Exception) -> StageFailed:
         operator.log_failure(run.folder.operator_log, name, error)
     operator.terminal().stage_failed(name, _without_frames(error))
     with suppress(PgsrError):
-        run.note(state="failed", stage=name, error=type(error).__name__)
-    exit_code = error.exit_code if isinstance(error, PgsrError) else None
-    return StageFailed(name, type(error).__name__, exit_code)
+        run.note(state="failed", stage=name, error=outside.name_of(name, error))
+    return StageFailed(name, outside.name_of(name, error), outside.exit_code_of(name, error))
 
 
 def _ended(name: str, run: RunRef, started: float, *, error: str | None = None) -> None:

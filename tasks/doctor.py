@@ -5,20 +5,22 @@ Every check returns findings, good ones included, so that a report shows what wa
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import re
 import shlex
 import shutil
 import stat
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.errors import PgsrError
+from tasks.served import read_served
+from tasks.server_check import NoAnswer, what_is_open
+from tasks.storage.temporary import SPILL, is_abandoned
+from tasks.storage.trust import HomeNotSafe, require_own
 from tasks.storage.zones import KEY_BYTES, Home
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from tasks.ledger.ledger import Ledger, RunState
 
 LEAST_FREE_BYTES = 1 << 30
-SERVER_SECONDS = 5.0
 MOST_LISTED = 20
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Drafts that an atomic write leaves if its process is killed: .NAME.draft-1a2b… or .NAME.1a2b…
@@ -86,6 +87,10 @@ def examine(
         environment: variables, this process's by default.
         free_bytes: how much space is left where a path is.
     """
+    try:
+        require_own(home.root)
+    except HomeNotSafe as error:
+        return (_problem("home", error),)
     if not home.root.is_dir():
         says = f"there is no state folder {home.root}"
         return (Finding("home", False, says, "name it with --home or in PGSR_HOME"),)
@@ -170,6 +175,7 @@ def _ledger(patient: Patient) -> Iterator[Finding]:
             says = "the ledger opens, and its chain is the one that was seen"
             yield Finding("ledger", True, says)
         yield from _reservations(ledger, patient)
+        yield from _second_purses(ledger, home)
     except PgsrError as error:
         yield _problem("ledger", error)
 
@@ -197,6 +203,18 @@ def _reservations(ledger: Ledger, patient: Patient) -> Iterator[Finding]:
             )
         return
     yield Finding("ledger", True, "no reservation was left behind")
+
+
+def _second_purses(ledger: Ledger, home: Home) -> Iterator[Finding]:
+    """A population that another ledger of this user holds, too, has two budgets."""
+    from tasks.ledger.holders import refuse_held_elsewhere
+
+    held = [account for account in ledger.accounts() if ledger.holds(account.population)]
+    for account in held:
+        try:
+            refuse_held_elsewhere(home, ledger, account.population, cost=account.budget)
+        except PgsrError as error:
+            yield _problem("ledger", error)
 
 
 def _runs(patient: Patient) -> Iterator[Finding]:
@@ -276,9 +294,11 @@ def _prefect(patient: Patient) -> Iterator[Finding]:
     if not wrong:
         yield Finding("prefect", True, "analytics are off and results are not persisted")
     yield from _prefect_home(patient)
-    server = patient.environment.get("PREFECT_API_URL", "").strip()
-    if server:
-        yield _server(server)
+    yield from _servers(patient)
+    for served in read_served(patient.home):
+        if served.is_edited:
+            says = f"{served.path} was edited since it was served: its scheduled runs are refused"
+            yield Finding("prefect", False, says, "start pgsr serve anew, or see pgsr serve --help")
 
 
 def _prefect_home(patient: Patient) -> Iterator[Finding]:
@@ -292,20 +312,31 @@ def _prefect_home(patient: Patient) -> Iterator[Finding]:
         yield Finding("prefect", True, f"Prefect's files are in {folder}, closed to others")
 
 
-def _server(address: str) -> Finding:
-    """Ask for a sign of life. The address is not repeated: it may hold a password."""
-    remedy = "start it (prefect server start), or unset PREFECT_API_URL"
-    if not address.startswith(("http://", "https://")):
-        return Finding("prefect", False, "PREFECT_API_URL is no web address", remedy)
+def _servers(patient: Patient) -> Iterator[Finding]:
+    """The server that is configured, and that of a `pgsr serve`: each obeys its owner only."""
+    configured = patient.environment.get("PREFECT_API_URL", "").strip()
+    if configured:
+        remedy = "start it (prefect server start), or unset PREFECT_API_URL"
+        yield from _server(configured, "the configured Prefect server", remedy)
     try:
-        url = f"{address.rstrip('/')}/health"
-        with urllib.request.urlopen(url, timeout=SERVER_SECONDS):  # noqa: S310  (http, see above)
-            pass
-    except urllib.error.HTTPError:
-        pass  # it answers, and asks who we are
-    except (OSError, ValueError):
-        return Finding("prefect", False, "the configured Prefect server does not answer", remedy)
-    return Finding("prefect", True, "the configured Prefect server answers")
+        noted = json.loads((patient.home.prefect / "server.json").read_bytes())
+        own = str(noted["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    yield from _server(own, "the Prefect server of pgsr serve", "start pgsr serve again")
+
+
+def _server(address: str, which: str, remedy: str) -> Iterator[Finding]:
+    """Ask as somebody without the secret. The address is not repeated: it may hold a password."""
+    try:
+        problems = tuple(what_is_open(address))
+    except NoAnswer:
+        yield Finding("prefect", False, f"{which} does not answer", remedy)
+        return
+    for says, what_to_do in problems:
+        yield Finding("prefect", False, says, what_to_do)
+    if not problems:
+        yield Finding("prefect", True, f"{which} answers, and nobody without its secret")
 
 
 # --- leftovers, disk --------------------------------------------------------------------------
@@ -313,14 +344,15 @@ def _server(address: str) -> Finding:
 
 def _leftovers(patient: Patient) -> Iterator[Finding]:
     """What processes that were killed did not live to remove."""
-    found = [path for path in _staging_folders(patient.plans.values()) if _is_abandoned(path)]
-    # A running process has drafts and spill of its own; which are whose cannot be told.
-    if not patient.is_working:
-        found += [
-            path
-            for path in _inside(patient.home.root, but=patient.home.prefect)
-            if _DRAFT.fullmatch(path.name) or (path.name == "spill" and path.is_dir())
-        ]
+    found = [path for path in _staging_folders(patient.plans.values()) if is_abandoned(path)]
+    for path in _inside(patient.home.root, but=patient.home.prefect):
+        if path.name.startswith(SPILL) and path.is_dir():
+            found += [path] * is_abandoned(path)
+        # A running process has drafts of its own; which are whose cannot be told.
+        elif not patient.is_working and (
+            _DRAFT.fullmatch(path.name) or (path.name == "spill" and path.is_dir())
+        ):
+            found.append(path)
     for path in found:
         says = f"{path} was left behind by a process that is gone"
         yield Finding("leftovers", False, says, f"rm -r {_quoted(path)}")
@@ -331,21 +363,6 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
 def _staging_folders(plans: Iterable[ReleasePlan]) -> list[Path]:
     folders = {plan.destination.parent for plan in plans}
     return sorted(path for folder in folders for path in folder.glob(".staging-*"))
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether nobody holds the staging folder's lock, which lives as long as its process."""
-    try:
-        lock = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True
 
 
 def _disk(patient: Patient) -> Iterator[Finding]:

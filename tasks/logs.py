@@ -1,7 +1,7 @@
 """The log for machines: one JSON line on standard error for every start and end of a stage.
 
-It may be collected anywhere, so it holds names, classes of errors, durations and memory, and
-nothing that was counted left of the barrier. `PGSR_LOG=json` turns it on.
+It may be collected anywhere, so it holds names, what may be said of errors, durations and memory,
+and nothing that was counted left of the barrier. `PGSR_LOG=json` turns it on.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Observation(BaseModel, frozen=True):
         seconds: how long it took, by a clock that is never set.
         peak_bytes: the most memory that its process had held until then.
         ended: when, in seconds since 1970.
-        error: the class of what stopped it; None if it finished.
+        error: what may be said of what stopped it (tasks/outside.py); None if it finished.
         attempts: all so far.
         failures: how many of them failed.
         flow_run: Prefect's id of the run that made the last one.

@@ -1,7 +1,8 @@
 """The operator's channel: what depends on confidential data goes here and nowhere else.
 
 Row counts, row positions and full error texts reach the terminal of the one who runs the
-release and a 0600 log in the confidential zone. Prefect sees stage names and error classes.
+release and a 0600 log in the confidential zone. Prefect sees the names of stages and, of
+errors, what may be said outside (tasks/outside.py).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def open_or_prepare(ref: RunRef) -> Run:
 
     order = find_order(ref)
     if order is not None and not ref.folder.plan.is_file():
-        prepare(order.configuration, slot=order.slot)
+        prepare(order.configuration, slot=order.slot, home=ref.installation)
     return ref.open()
 
 

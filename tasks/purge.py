@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +22,8 @@ from tasks.run import RunRef
 from tasks.storage.zones import Home, sync_folder
 
 EVENT = "purged"
+# A publication may be recorded by a machine whose clock is ahead of this one's.
+_CLOCKS_DIFFER = timedelta(days=1)
 
 
 class NotPublished(Refused):
@@ -43,6 +44,38 @@ class CannotDelete(Unavailable):
     """The file system did not let go of a file; what was deleted so far stays deleted."""
 
 
+class CannotLook(Unavailable):
+    """A folder that may hold confidential files cannot be read, so nobody knows what is in it."""
+
+    def __init__(self, folder: Path, reason: str | None) -> None:
+        super().__init__(
+            f"{folder} cannot be read ({reason or 'unknown reason'}), so what is due cannot be "
+            "told. Remedy: run this as the user whose folder it is, with its disk in place; "
+            "--home or PGSR_HOME names another installation."
+        )
+
+
+class LedgerGone(Unavailable):
+    """There are confidential files, and no ledger that knows what was published when."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(
+            f"{home.root} holds confidential files, but there is no ledger to tell what was "
+            "published, and when. Remedy: name it in PGSR_LEDGER_URL, or restore it from a backup."
+        )
+
+
+class DateUnknown(Refused):
+    """The ledger's date of a publication is none, or has not come yet."""
+
+    def __init__(self, name: str, at: str) -> None:
+        super().__init__(
+            f"the ledger says that {name} was published at {at}, which is no date that has come, "
+            f"so it cannot be told when its retention is over. Remedy: see to the clock; pgsr "
+            f"purge {name} deletes its confidential files now."
+        )
+
+
 @dataclass(frozen=True)
 class Purge:
     """What is to be deleted, or was.
@@ -58,19 +91,43 @@ class Purge:
     purged_before: bool
 
 
+@dataclass(frozen=True)
+class Undecided:
+    """A release of which it cannot be told whether it is due, or that cannot be purged now."""
+
+    name: str
+    error: PgsrError
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is to be deleted, and what nobody can tell of."""
+
+    purges: tuple[Purge, ...]
+    undecided: tuple[Undecided, ...]
+
+
 def plan_purge(ref: RunRef) -> Purge:
     """Say what a purge would delete; touches nothing.
 
     Raises:
         NoSuchRun: it was never started here.
         NotPublished: the ledger has no event of its publication.
+        LedgerGone: there is no ledger to ask.
         StillRunning: a process works on it.
+        CannotLook: its confidential folder cannot be read.
     """
-    run = ref.open()
-    kinds = {kind for kind, _ in run.ledger.events(ref.product, ref.release)}
+    home = ref.installation
+    ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+    if ledger is None:
+        ref.open()
+        raise LedgerGone(home)
+    # The plan is not needed: a damaged one must not keep the truth on the disk.
+    kinds = {kind for kind, _ in ledger.events(ref.product, ref.release)}
     if PUBLISHED not in kinds:
+        ref.open()
         raise NotPublished(ref.name)
-    _refuse_running(run.ledger, ref)
+    _refuse_running(ledger, ref)
     folder = ref.folder.confidential
     files = tuple(
         str(path.relative_to(folder)) for path in _entries(folder) if not _is_folder(path)
@@ -78,33 +135,78 @@ def plan_purge(ref: RunRef) -> Purge:
     return Purge(ref, files, purged_before=EVENT in kinds)
 
 
-def due_purges(home: Home, *, now: datetime) -> tuple[Purge, ...]:
+def due_purges(home: Home, *, now: datetime) -> Due:
     """What the products' `retention` says is to be deleted by now; touches nothing.
 
     A release is due so many days after it was first published. Where its plan says nothing of
-    retention, or cannot be read, it is kept: deleting without being told to is worse than keeping.
+    retention it is kept: deleting without being told to is worse than keeping. Where it cannot be
+    told whether a release is due, that is said, and it is kept as well.
+
+    Raises:
+        CannotLook: the installation cannot be read at all.
+        LedgerGone: there are confidential files, and no ledger.
+        PgsrError: the ledger cannot be read.
     """
+    runs = _confidential_runs(home)
     ledger = Ledger.existing(home.ledger_url, witness=home.witness)
-    published: dict[tuple[str, str], datetime] = {}
-    for event in ledger.timeline() if ledger is not None else ():
+    if ledger is None:
+        if any(_holds_files(run) for run in runs):
+            raise LedgerGone(home)
+        return Due((), ())
+    published: dict[tuple[str, str], str] = {}
+    for event in ledger.timeline():
         if event.kind == PUBLISHED and event.product and event.release:
-            at = datetime.fromisoformat(event.at)
-            published.setdefault((event.product, event.release), at)
-    planned = []
+            published.setdefault((event.product, event.release), event.at)
+    planned, undecided = [], []
     for name, at in sorted(published.items()):
         ref = RunRef(str(home.root), *name)
-        if _is_due(ref, now - at):
-            with suppress(StillRunning):  # it will be due the next time as well
+        try:
+            if _is_due(ref, at, now):
                 planned.append(plan_purge(ref))
-    return tuple(purge for purge in planned if purge.files)
+        except PgsrError as error:
+            undecided.append(Undecided(ref.name, error))
+    return Due(tuple(planned), tuple(undecided))
 
 
-def _is_due(ref: RunRef, age: timedelta) -> bool:
-    try:
-        retention = ref.open().plan.configuration.retention
-    except PgsrError:
+def _is_due(ref: RunRef, at: str, now: datetime) -> bool:
+    """Whether there is something to delete, and its time has come.
+
+    Raises:
+        PgsrError: why that cannot be told.
+    """
+    if not _holds_files(ref.folder.confidential):
+        return False  # purged, or made by a machine with a home of its own
+    retention = ref.open().plan.configuration.retention
+    if retention is None:
         return False
-    return retention is not None and age >= timedelta(days=retention.confidential_days)
+    try:
+        age = now - datetime.fromisoformat(at)
+    except (ValueError, TypeError):
+        raise DateUnknown(ref.name, at) from None
+    if age < -_CLOCKS_DIFFER:
+        raise DateUnknown(ref.name, at)
+    return age >= timedelta(days=retention.confidential_days)
+
+
+def _confidential_runs(home: Home) -> list[Path]:
+    """The folders of an installation's releases, those that cannot be read included."""
+    zone = home.root / "confidential"
+    try:
+        list(home.root.iterdir())
+        products = [path for path in zone.iterdir() if path.is_dir()] if zone.exists() else []
+    except OSError as error:
+        raise CannotLook(home.root, error.strerror) from None
+    runs = []
+    for product in products:
+        try:
+            runs += [path for path in product.iterdir() if _is_folder(path)]
+        except OSError as error:
+            raise CannotLook(product, error.strerror) from None
+    return runs
+
+
+def _holds_files(folder: Path) -> bool:
+    return any(not _is_folder(path) for path in _entries(folder))
 
 
 def purge(ref: RunRef) -> Purge:
@@ -119,6 +221,12 @@ def purge(ref: RunRef) -> Purge:
         StillRunning: a process works on it.
         CannotDelete: a file is still there.
     """
+    plan_purge(ref)  # refused without touching anything
+    with ref.alone():
+        return _purge_alone(ref)
+
+
+def _purge_alone(ref: RunRef) -> Purge:
     planned = plan_purge(ref)
     folder = ref.folder.confidential
     try:
@@ -154,8 +262,22 @@ def _delete(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Everything below a folder, contents before the folder that holds them."""
-    for root, folders, files in os.walk(folder, topdown=False):
+    """Everything below a folder, contents before the folder that holds them.
+
+    Raises:
+        CannotLook: a folder cannot be read; one that is not there holds nothing.
+    """
+
+    def tell(error: OSError) -> None:
+        raise CannotLook(folder, error.strerror) from None
+
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        tell(error)
+    for root, folders, files in os.walk(folder, topdown=False, onerror=tell):
         for name in sorted([*files, *folders]):
             yield Path(root) / name
 

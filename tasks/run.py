@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pgsr_core.description import Description
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.postprocessing.protocol import PublicFacts
@@ -74,6 +75,16 @@ class RunRef:
         home = self.installation
         return Ledger(home.ledger_url, witness=home.witness)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Work on the run while no other process does.
+
+        Raises:
+            ReleaseInUse: another process does.
+        """
+        with self.ledger().alone(self.product, self.release):
+            yield
+
     def note(self, *, state: str, stage: str, error: str | None = None) -> None:
         """Tell the status page where the run stands."""
         self.ledger().set_state(self.product, self.release, state=state, stage=stage, error=error)
@@ -95,6 +106,17 @@ class RunRef:
         except (OSError, ValueError):
             raise PlanDamaged(self) from None
         return Run(self, plan)
+
+    def open_measured(self) -> Run:
+        """Open the run right of the barrier: by the plan that it was measured by, or not at all.
+
+        Raises:
+            NoMeasurements: nothing was measured yet.
+            ReleaseHasOtherMeasurements: the plan was replaced after the draw.
+        """
+        run = self.open()
+        run.measurement()
+        return run
 
 
 @dataclass(frozen=True)
@@ -135,26 +157,42 @@ class Run:
         return groups
 
     def measurement(self) -> Measurement:
-        """The committed measurement.
+        """The committed measurement, which is the one that the plan describes.
 
         Raises:
             NoMeasurements: nothing was measured yet.
+            ReleaseHasOtherMeasurements: the plan is not the one that was measured by.
         """
-        measurement = self.ledger.measurement(self.ref.product, self.ref.release)
+        measurement = self.committed()
         if measurement is None:
             raise NoMeasurements(self.ref)
+        return measurement
+
+    def committed(self) -> Measurement | None:
+        """The same; None if nothing was measured yet.
+
+        Raises:
+            ReleaseHasOtherMeasurements: the plan is not the one that was measured by.
+        """
+        measurement = self.ledger.measurement(self.ref.product, self.ref.release)
+        if measurement is not None:
+            source = str(measurement.descriptor.get("source"))
+            planned = self.plan.measurement_descriptor(source)
+            measurement.require_description(planned, self.ref.product, self.ref.release)
         return measurement
 
     def facts(self) -> PublicFacts:
         """The public facts; G comes with the measurements where it is taken from the data."""
         tree, groups_by_region = self._regions
+        measurement = self.measurement()
+        described = Description.read(measurement.descriptor)
         return PublicFacts(
             tree=tree,
             smallest_size=self.plan.smallest_size,
-            largest_size=self.plan.configuration.sizes.max,
-            groups=self.measurement().groups,
+            largest_size=described.largest_size,
+            groups=measurement.groups,
             groups_by_region=groups_by_region,
-            scales=self.plan.scales,
+            scales=described.scales,
         )
 
     @contextmanager
@@ -197,11 +235,24 @@ class Run:
         return self.ref.installation.source_key()
 
 
+def run_of(planned: Planned, home: Home) -> RunRef:
+    """The run of a decided release, stored or not."""
+    return RunRef(str(home.root), planned.plan.product, planned.plan.release)
+
+
 def create_run(planned: Planned, home: Home) -> RunRef:
-    """Store a decided plan and its public inputs where the stages find them."""
+    """Store a decided plan and its public inputs where the stages find them.
+
+    To be called while the run is held alone: a plan is not replaced under the stages that obey it.
+
+    Raises:
+        ReservedElsewhere: a process that nobody heard of since may still be drawing by the plan
+            that is there.
+    """
     plan = planned.plan
-    ref = RunRef(str(home.root), plan.product, plan.release)
+    ref = run_of(planned, home)
     home.create()
+    ref.ledger().require_no_reservation(ref.product, ref.release)
     ref.folder.create()
     with connect(ref.folder.safe_store) as connection:
         write_regions(

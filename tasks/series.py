@@ -33,14 +33,15 @@ class Series:
     home: Home
 
     @classmethod
-    def open(cls, configuration: Path) -> Series:
-        """Read a product's configuration.
+    def open(cls, configuration: Path, *, home: Home | None = None) -> Series:
+        """Read a product's configuration; it says where its state is, unless that is named.
 
         Raises:
             ConfigurationError: everything that is wrong with it.
+            HomeNotSafe: others may write its state folder, or it is somebody else's.
         """
         loaded = load_configuration(configuration)
-        return cls(loaded, home_of(loaded))
+        return cls(loaded, home or home_of(loaded))
 
     @property
     def configuration(self) -> Configuration:

@@ -29,6 +29,8 @@ from pgsr_core.synthesis.populations import (
     generator_of,
 )
 from pgsr_core.synthesis.regions import RegionTable
+from tasks.storage.places import BESIDE
+from tasks.storage.zones import Home
 
 Int = NDArray[np.int64]
 Progress = Callable[[int, int], None]
@@ -41,6 +43,7 @@ PERSONS, UNITS, REGIONS = "persons", "units", "regions.csv"
 HEADER = """\
 # A synthetic population: nobody in it exists. Paths are relative to this file.
 # Try it with: pgsr check product.yaml, then pgsr release product.yaml
+# Its releases and their ledger are kept in the folder .pgsr beside this file.
 """
 
 
@@ -114,6 +117,9 @@ def write_population(
 ) -> Written:
     """Write persons, units, regions and a configuration into a new or empty folder.
 
+    An example has a state folder of its own beside its configuration: it shares no budget with
+    anything else of this user, and can be made and thrown away any number of times.
+
     Memory is bounded by one part and one block, whatever the number of people. The set of
     rows depends on the population alone; rows_per_part only changes how they are filed. The
     configuration is written last: a folder without one is not finished.
@@ -156,6 +162,7 @@ def write_population(
         persons.close()
         units.close()
         units_pattern = _one_file_if_enough(folder / UNITS, parts=units.parts)
+        Home(folder.absolute() / BESIDE).create_for_example(product.population)
         text = configuration_text(product, max_size=population.max_size, units=units_pattern)
         (folder / CONFIGURATION).write_text(text, encoding="utf-8")
     return Written(
@@ -258,7 +265,7 @@ def _fresh(folder: Path) -> Iterator[None]:
 
 
 def _clear(folder: Path) -> None:
-    for name in (PERSONS, UNITS):
+    for name in (PERSONS, UNITS, BESIDE):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("units.parquet", REGIONS, CONFIGURATION):
         (folder / name).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -23,11 +24,22 @@ settings.register_profile(
 settings.load_profile("pgsr")
 
 # Before any test module is imported: the command line's screen is as wide as it was at its import.
+# No test, and no fixture of a module or of the session, finds the developer's own state folder.
+USER_DATA = tempfile.TemporaryDirectory(prefix="pgsr-tests-")
+os.environ["XDG_DATA_HOME"] = USER_DATA.name
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "200"
 
 VIRGINIA = Path(__file__).parent / "fixtures" / "virginia2000" / "household_size_blockgroup.csv"
 SERVER_SECONDS = 180
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Populations of one module's fixtures are not held by a ledger of another's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("user")))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +48,7 @@ def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PGSR_") and name != "PGSR_DATA":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path.with_name(f"{tmp_path.name}-user")))
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 

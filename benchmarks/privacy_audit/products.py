@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from pgsr_core.noise.catalogue import ReleaseSampler
+from tasks.storage.places import BESIDE
+from tasks.storage.zones import Home
 
 BUDGET = 10**9
+POPULATION = "residents"
 BASE = "base"
 # What a neighbour of the base differs in: a unit, and the people that it has instead.
 CHANGES = {"3 to 2": ("a-0", 2), "1 to gone": ("a-1", 0), "0 to 1": ("a-2", 1)}
@@ -39,7 +42,8 @@ class Product:
     sampler: ReleaseSampler = ReleaseSampler.OPENDP
 
     def write(self, folder: Path) -> None:
-        """Write the source files."""
+        """Write the source files, and make a state folder for them beside the configuration."""
+        Home(folder.absolute() / BESIDE).create_for_example(POPULATION)
         rows = {
             "regions": ["region,parent", *(f"{r},{p}" for r, p in self.parents.items())],
             "units": ["unit,region", *(f"{u},{r}" for u, r in self.leaf_of.items())],
@@ -54,7 +58,7 @@ class Product:
         path.write_text(
             f"product: {self.name}\n"
             f'release: "{release}"\n'
-            f'population: {{name: residents, budget: "{BUDGET}", unit_of_privacy: person}}\n'
+            f'population: {{name: {POPULATION}, budget: "{BUDGET}", unit_of_privacy: person}}\n'
             "source:\n"
             f"  persons: {self.name}-persons.csv\n"
             "  columns: {person: person_id, unit: unit_id, region: region_id, quantity: null}\n"

@@ -15,6 +15,10 @@ from benchmarks.torture.rows import Effort, Row, Torture
 
 # The longest first.
 SUBJECTS = (
+    "edits",
+    "crowd",
+    "obstacles",
+    "intruders",
     "machine",
     "failpoints",
     "disks",
@@ -25,6 +29,7 @@ SUBJECTS = (
     "histories",
     "clocks",
     "intermediates",
+    "purses",
 )
 # What a killed process wrote stays in the page cache, on a disk or not; this one is fast.
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 (private folders)

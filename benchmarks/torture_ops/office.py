@@ -21,6 +21,7 @@ from tasks.ledger.ledger import Ledger
 POOL = "pgsr"
 START_SECONDS = 180
 POLL_SECONDS = 0.5
+SECRET = "pgsr:word"  # noqa: S105  (of a server that lives as long as its torture)
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
@@ -61,7 +62,8 @@ class Office:
 
     def ask(self, path: str, **document: Any) -> Any:
         """Ask the Prefect server."""
-        answer = httpx.post(f"{self.api}/{path}", json=document, timeout=60)
+        user, _, word = SECRET.partition(":")
+        answer = httpx.post(f"{self.api}/{path}", json=document, auth=(user, word), timeout=60)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
@@ -126,8 +128,10 @@ def _office(folder: Path, postgresql: Postgresql, workers: int) -> Office:
     shared = {
         **{name: value for name, value in os.environ.items() if not _is_ours(name)},
         "PGSR_HOME": str(folder / "home"),
+        "XDG_DATA_HOME": str(folder / "data"),
         "PGSR_LEDGER_URL": ledger,
         "PREFECT_API_URL": api,
+        "PREFECT_API_AUTH_STRING": SECRET,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "DO_NOT_TRACK": "1",
@@ -138,6 +142,7 @@ def _office(folder: Path, postgresql: Postgresql, workers: int) -> Office:
     prefect = {database: postgresql.url("prefect", driver="asyncpg")}
     of_server = {
         **(prefect if postgresql.takes_prefect else {}),
+        "PREFECT_SERVER_API_AUTH_STRING": SECRET,
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
         # A worker that dies with a run in its hands keeps the product waiting for so long.
         "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "60",

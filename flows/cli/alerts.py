@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from flows.cli.homes import HomeFolder, home_for
 from flows.cli.release import AsJson, ConfigurationFile
 from pgsr_core.errors import PgsrError
 
@@ -57,7 +58,9 @@ def send_test(configuration: ConfigurationFile, as_json: AsJson = False) -> None
 
 
 @alerts.command()
-def check(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
+def check(
+    configuration: ConfigurationFile, home: HomeFolder = None, as_json: AsJson = False
+) -> None:
     """Tell, once, if the newest release that came due is not out; for a timer to run.
 
     Needs no Prefect, so it also works when whatever runs the schedule does not. Ends with 1 if
@@ -69,7 +72,7 @@ def check(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
     from tasks.alerts.schedules import tell_missed
     from tasks.series import Series
 
-    series = Series.open(configuration)
+    series = Series.open(configuration, home=home_for(configuration, home))
     if series.configuration.alerts is None:
         raise NoAlerts
     overdue = tell_missed(series)
@@ -82,7 +85,9 @@ def check(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
 
 
 @alerts.command()
-def install(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
+def install(
+    configuration: ConfigurationFile, home: HomeFolder = None, as_json: AsJson = False
+) -> None:
     """Let the Prefect server tell the webhook of runs that failed, crashed or are late.
 
     Installing again replaces what was installed.
@@ -90,14 +95,13 @@ def install(configuration: ConfigurationFile, as_json: AsJson = False) -> None:
     Example: pgsr alerts install household-sizes.yaml
     """
     from flows.cli.screen import out, say_json
-    from flows.prefect_settings import use_prefect
-    from tasks.stages.prepare import home_of
+    from flows.prefect_settings import using_prefect
 
     loaded = _loaded(configuration)
-    use_prefect(home_of(loaded), verbose=False)
-    from tasks.alerts.automations import install as put_on_server
+    with using_prefect(home_for(configuration, home), verbose=False):
+        from tasks.alerts.automations import install as put_on_server
 
-    names = put_on_server(loaded.configuration)
+        names = put_on_server(loaded.configuration)
     if as_json:
         say_json(list(names))
         return

@@ -27,9 +27,11 @@ from flows.cli.status import status
 from flows.cli.synth import synth
 from pgsr_core.errors import PgsrError
 from tasks import logs
+from tasks.outside import IN_WORDS
 
 EXIT_UNEXPECTED = 70
 EXIT_INTERRUPTED = 130
+_HIDDEN = f"the command {IN_WORDS}. Remedy: run it with --log-format text, which says why."
 
 app = typer.Typer(
     name="pgsr",
@@ -82,7 +84,9 @@ def run() -> None:
     try:
         app()
     except PgsrError as error:
-        complain(str(error))
+        # What the operator may read on a terminal must not go where the log is collected.
+        hidden = error.depends_on_data and logs.is_json()
+        complain(_HIDDEN if hidden else str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         complain("interrupted; whatever was finished is kept. Remedy: pgsr resume goes on.")

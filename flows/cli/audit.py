@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, home_at
+from flows.cli.homes import HomeFolder, home_at
+from flows.cli.release import AsJson
 from flows.cli.site import site
 
 if TYPE_CHECKING:
@@ -40,26 +41,51 @@ def verify(
             "--key", help="The publisher's public key; not from the bundle.", show_default=False
         ),
     ],
+    replay: Annotated[
+        bool | None,
+        typer.Option(
+            "--replay/--no-replay",
+            help="Compute the tables again from the measurements; by default where that takes no "
+            "longer than a minute or two.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify a bundle with the publisher's public key, offline, line by line.
 
+    The last line says what was not checked, and which command checks it.
+
     Example: pgsr audit verify public/household-sizes/2026-Q3 --key release.key.pub
     """
-    from pgsr_core.verification import verify_bundle
-    from tasks.bundles import FolderBundle
     from tasks.keys import read_public_key
 
     public_key = read_public_key(key)
-    found = verify_bundle(FolderBundle(bundle), public_key)
+    found = _verified(bundle, public_key, replay=replay)
     notice = _notice_of(bundle, found, public_key)
     if as_json:
         _say_json(found, notice, public_key)
     else:
         _show(found, public_key)
         _show_notice(notice)
+        _show_not_checked(found)
     if not found.verified:
         raise typer.Exit(1)
+
+
+def _verified(bundle: Path, key: PublicKey, *, replay: bool | None) -> Verification:
+    """Everything that is looked at: the bundle by itself, its tables once more, and its page."""
+    from shlex import quote
+
+    from pgsr_core.verification import verify_bundle
+    from pgsr_core.verification.replayed import with_replay
+    from tasks.bundles import FolderBundle
+    from tasks.publication.report.verification import with_report
+
+    files = FolderBundle(bundle)
+    command = f"pgsr audit replay {quote(str(bundle))}"
+    replayed = with_replay(verify_bundle(files, key), files, wanted=replay, command=command)
+    return with_report(replayed, files)
 
 
 def _notice_of(bundle: Path, found: Verification, key: PublicKey) -> Notice | None:
@@ -85,6 +111,7 @@ def _say_json(found: Verification, notice: Notice | None, key: PublicKey) -> Non
             "unaccepted_notice": notice.problem if notice else None,
             "provenance": found.provenance.to_json() if found.provenance else None,
             "items": [vars(item) for item in found.items],
+            "not_checked": [vars(left_out) for left_out in found.not_checked],
         }
     )
 
@@ -127,6 +154,15 @@ def _show_notice(notice: Notice | None) -> None:
     said = notice.withdrawal
     out.print(f"[bold red]WITHDRAWN on {said.withdrawn_on}; do not use it:[/]", end=" ")
     out.print(said.reason, markup=False, soft_wrap=True)
+
+
+def _show_not_checked(found: Verification) -> None:
+    """The last line: what a reader might take for verified, and is not."""
+    from flows.cli.screen import out
+
+    if found.not_checked:
+        left_out = " ".join(f"{left_out}." for left_out in found.not_checked)
+        out.print(f"Not checked: {left_out}", markup=False, soft_wrap=True)
 
 
 @audit.command()

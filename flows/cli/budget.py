@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, home_at
+from flows.cli.homes import HomeFolder, home_at
+from flows.cli.release import AsJson
 from pgsr_core.errors import PgsrError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def overview(
     rows = [] if ledger is None else _rows(ledger, population, delta=allowed)
     if as_json:
         say_json([_document(*row) for row in rows])
-    else:
+    elif ledger is not None:
         _show(rows, delta=delta)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, Verbose, home_at, run_and_report
+from flows.cli.homes import HomeFolder, home_at
+from flows.cli.release import AsJson, Verbose, run_and_report
 
 ReleaseName = Annotated[str, typer.Argument(metavar="PRODUCT/RELEASE", help="As in pgsr status.")]
 

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.homes import home_at
 from flows.cli.release import AsJson, Verbose, run_and_report, slot_time
 from pgsr_core.synthesis.options import Shape
+from tasks.storage.places import BESIDE
 
 PEOPLE = 300_000
 FAN_OUT = (12, 10)
@@ -26,7 +28,7 @@ def demo(
 
     Example: pgsr demo
     """
-    from flows.cli.screen import err
+    from flows.cli.screen import err, warn
     from pgsr_core.synthesis.shapes import draw_population
     from tasks.stages.prepare import prepare
     from tasks.synthesis import Product, write_population
@@ -38,7 +40,9 @@ def demo(
     )
     product = Product("household-sizes", "made-up-residents", "person")
     written = write_population(population, place, product=product)
-    ref = prepare(written.configuration, slot=slot_time(None))
+    # Its own folder, whatever PGSR_HOME says: demonstrations share no ledger with real releases.
+    home = home_at(place.absolute() / BESIDE)
+    ref = prepare(written.configuration, slot=slot_time(None), home=home, warn=warn)
     run_and_report(ref, as_json=as_json, verbose=verbose)
 
 

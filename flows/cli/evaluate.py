@@ -85,7 +85,7 @@ def evaluate(
 def _run(order: Order, *, jobs: int, again: bool, verbose: bool) -> None:
     """Run the flow in this process, with a bar on standard error."""
     from flows.cli.screen import GroupsDisplay
-    from flows.prefect_settings import use_prefect
+    from flows.prefect_settings import using_prefect
     from tasks import operator
     from tasks.evaluation.store import open_store, prepare_store
     from tasks.storage.zones import Home
@@ -94,15 +94,15 @@ def _run(order: Order, *, jobs: int, again: bool, verbose: bool) -> None:
     if again:
         with open_store(order) as store:
             store.forget(order)
-    use_prefect(Home.locate(beside=Path(order.folder)), verbose=verbose)
-    from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+    with using_prefect(Home.locate(), verbose=verbose):
+        from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-    from flows.evaluate import evaluate as evaluate_flow
+        from flows.evaluate import evaluate as evaluate_flow
 
-    runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=jobs)
-    with GroupsDisplay("evaluate") as display:
-        operator.watch(display)
-        evaluate_flow.with_options(task_runner=runner)(order)
+        runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=jobs)
+        with GroupsDisplay("evaluate") as display:
+            operator.watch(display)
+            evaluate_flow.with_options(task_runner=runner)(order)
 
 
 def _outcome(order: Order, *, as_json: bool) -> None:

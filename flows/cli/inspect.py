@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.release import AsJson, ConfigurationFile, Slot, home_at, slot_time
+from flows.cli.homes import HomeFolder, home_at, home_for
+from flows.cli.release import AsJson, ConfigurationFile, Slot, slot_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from tasks.ledger.ledger import Ledger
 
 
-def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson = False) -> None:
+def check(
+    configuration: ConfigurationFile,
+    slot: Slot = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Say everything that is wrong with a configuration, or show the plan. Touches nothing.
 
     Example: pgsr check household-sizes.yaml
@@ -27,15 +33,17 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
     from tasks.configuration.loading import load_configuration
     from tasks.configuration.plan import make_plan
     from tasks.corrections.replacement import refuse_unknown_replaced
+    from tasks.ledger.holders import refuse_held_elsewhere
     from tasks.ledger.ledger import Ledger
-    from tasks.stages.prepare import home_of
+    from tasks.publication.preflight import refuse_unpublishable
+    from tasks.stages.prepare import what_begins
 
+    place = home_for(configuration, home)
     loaded = load_configuration(configuration)
     planned = make_plan(loaded, slot=slot_time(slot))
     plan = planned.plan
     population = plan.configuration.population
-    home = home_of(loaded)
-    ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+    ledger = Ledger.existing(place.ledger_url, witness=place.witness)
     account = Account(population.name, population.budget)
     measured = False
     if ledger is not None:
@@ -43,9 +51,12 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
         measured = ledger.measurement(plan.product, plan.release) is not None
     refuse_unknown_replaced(plan, ledger)
     cost = plan.cost * (not measured)
-    notice = overruled(account, population.budget)
-    if notice is not None:
-        warn(notice)
+    for notice in (
+        overruled(account, population.budget),
+        what_begins(place, ledger, population.name, population.budget),
+    ):
+        if notice is not None:
+            warn(notice)
     if as_json:
         say_json(_plan_document(planned, account, cost))
     else:
@@ -55,7 +66,9 @@ def check(configuration: ConfigurationFile, slot: Slot = None, as_json: AsJson =
             f"Cost     epsilon {show(cost)}{why}; population {population.name}: "
             f"{show(account.remaining)} of {show(account.budget)} left"
         )
+    refuse_held_elsewhere(place, ledger, population.name, cost=cost)
     account.require(cost)
+    refuse_unpublishable(plan, place)
     if not as_json:
         out.print("[green]Ready.[/] Nothing was touched.")
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, home_at
+from flows.cli.homes import HomeFolder, home_at
+from flows.cli.release import AsJson
 
 ledger = typer.Typer(
     name="ledger",

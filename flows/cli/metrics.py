@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.release import HomeFolder, home_at
+from flows.cli.homes import HomeFolder, home_at
 
 
 def metrics(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, home_at
-from pgsr_core.errors import PgsrError
+from flows.cli.homes import HomeFolder, home_at, runnable, use
+from flows.cli.release import AsJson
+from pgsr_core.errors import PgsrError, Unavailable
 
 if TYPE_CHECKING:
-    from tasks.purge import Purge
+    from collections.abc import Sequence
+
+    from tasks.purge import Purge, Undecided
     from tasks.storage.zones import Home
 
 
@@ -21,6 +25,18 @@ class ConfirmationNeeded(PgsrError):
 
 class NothingNamed(PgsrError):
     """Neither a release was named nor those that are due."""
+
+
+class NotAllPurged(Unavailable):
+    """Of some releases it cannot be told whether they are due, or they could not be purged."""
+
+    def __init__(self, left: Sequence[Undecided]) -> None:
+        listed = "".join(f"\n- {one.name}: {one.error}" for one in left)
+        super().__init__(
+            f"{len(left)} releases may hold confidential files that are due, and were left as they "
+            f"are:{listed}\nRemedy: see to each of them, and run pgsr purge --due again; "
+            "pgsr purge PRODUCT/RELEASE deletes one whatever its retention."
+        )
 
 
 def purge(
@@ -41,34 +57,61 @@ def purge(
 
     Example: pgsr purge household-sizes/2026-Q3, or by policy: pgsr purge --due --yes
     """
-    from flows.cli.screen import say_json
-    from tasks.purge import purge as delete
-
-    planned = _planned(name, home_at(home), due=due)
-    if not yes:
-        for purge in planned:
-            _ask(purge)
-    done = [delete(purge.ref) for purge in planned]
-    if as_json and due:
-        say_json([{"release": purge.ref.name, "deleted": list(purge.files)} for purge in done])
-    elif as_json:
-        say_json({"release": done[0].ref.name, "deleted": list(done[0].files)})
-    else:
-        _tell(done)
-
-
-def _planned(name: str | None, home: Home, *, due: bool) -> list[Purge]:
-    from datetime import UTC, datetime
-
-    from tasks.purge import due_purges, plan_purge
-    from tasks.run import RunRef
-    from tasks.storage.zones import split_run_name
+    from tasks.storage.temporary import remove_spill
 
     if due == (name is not None):
         raise NothingNamed("say which: PRODUCT/RELEASE, or --due. Remedy: see pgsr purge --help.")
+    place = home_at(home)
+    remove_spill(place)
     if name is None:
-        return list(due_purges(home, now=datetime.now(UTC)))
-    return [plan_purge(RunRef(str(home.root), *split_run_name(name)))]
+        _purge_due(place, yes=yes, as_json=as_json)
+    else:
+        _purge_one(place, name, yes=yes, as_json=as_json)
+
+
+def _purge_one(home: Home, name: str, *, yes: bool, as_json: bool) -> None:
+    from flows.cli.screen import say_json
+    from tasks.purge import plan_purge
+    from tasks.purge import purge as delete
+    from tasks.run import RunRef
+    from tasks.storage.zones import split_run_name
+
+    planned = plan_purge(RunRef(str(home.root), *split_run_name(name)))
+    if not yes:
+        _ask(planned)
+    done = delete(planned.ref)
+    if as_json:
+        say_json({"release": done.ref.name, "deleted": list(done.files)})
+    else:
+        _tell([done])
+
+
+def _purge_due(home: Home, *, yes: bool, as_json: bool) -> None:
+    """Delete what is due; one release that cannot be judged or deleted does not keep the others."""
+    from datetime import UTC, datetime
+
+    from flows.cli.screen import say_json
+    from tasks.purge import Undecided, due_purges
+    from tasks.purge import purge as delete
+
+    due = due_purges(home, now=datetime.now(UTC))
+    if not yes:
+        for planned in due.purges:
+            _ask(planned)
+    done, left = [], list(due.undecided)
+    for planned in due.purges:
+        try:
+            done.append(delete(planned.ref))
+        except PgsrError as error:
+            left.append(Undecided(planned.ref.name, error))
+    if as_json:
+        deleted = [{"release": purge.ref.name, "deleted": list(purge.files)} for purge in done]
+        kept = [{"release": one.name, "deleted": [], "problem": str(one.error)} for one in left]
+        say_json([*deleted, *kept])
+    elif done or not left:
+        _tell(done)
+    if left:
+        raise NotAllPurged(left)
 
 
 def _tell(done: list[Purge]) -> None:
@@ -80,7 +123,8 @@ def _tell(done: list[Purge]) -> None:
         name, files = purge.ref.name, ", ".join(purge.files)
         if files:
             out.print(f"{name}: deleted {files}", soft_wrap=True, markup=False)
-            out.print(f"Evidence stays: pgsr audit replay {name}", soft_wrap=True, markup=False)
+            replay = runnable(f"pgsr audit replay {name}")
+            out.print(f"Evidence stays: {replay}", soft_wrap=True, markup=False)
         else:
             out.print(f"{name} holds nothing confidential any more.", markup=False)
 
@@ -98,9 +142,10 @@ def _ask(planned: Purge) -> None:
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Look this installation over and say what to do; changes nothing.
+    """Look this installation over and say what to do.
 
     Permissions, keys, ledger, Prefect's settings, what killed runs left behind, disk space.
+    Changes nothing, but for one thing: what killed runs spilled to disk is removed at once.
 
     Example: pgsr doctor
     """
@@ -108,18 +153,30 @@ def doctor(home: HomeFolder = None, as_json: AsJson = False) -> None:
 
     from flows.cli.screen import out, say_json, table
     from tasks.doctor import examine
+    from tasks.storage.places import find_root
+    from tasks.storage.temporary import remove_spill
+    from tasks.storage.trust import HomeNotSafe, require_own
+    from tasks.storage.zones import Home
 
-    found = examine(home_at(home))
+    place = Home(find_root(home))
+    use(place)
+    with suppress(HomeNotSafe):  # which is what the doctor says, then
+        require_own(place.root)
+        remove_spill(place)
+    found = examine(place)
     problems = sum(not finding.ok for finding in found)
     if as_json:
-        say_json({"ok": problems == 0, "findings": [vars(finding) for finding in found]})
+        findings = [{**vars(each), "remedy": runnable(each.remedy)} for each in found]
+        say_json({"ok": problems == 0, "findings": findings})
     else:
-        grid = table("Doctor", "area", "", "what was found", "what to do")
+        grid = table("Doctor", "area", "", "what was found")
         for finding in found:
             mark = "[green]ok[/]" if finding.ok else "[bold red]problem[/]"
-            todo = "" if finding.ok else finding.remedy
-            grid.add_row(finding.area, mark, escape(finding.says), escape(todo))
+            grid.add_row(finding.area, mark, escape(finding.says))
         out.print(grid)
+        for todo in dict.fromkeys(each.remedy for each in found if not each.ok):
+            # Whole, on one line each, to be copied.
+            out.print(f"To do    {runnable(todo)}", soft_wrap=True, markup=False)
         out.print(f"{problems} problems." if problems else "[green]Everything is in order.[/]")
     if problems:
         raise typer.Exit(1)

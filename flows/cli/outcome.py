@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from flows.cli.screen import out, say_json, table
 from pgsr_core.attestation.dsse import claimed_keyid
 from pgsr_core.attestation.provenance import PROVENANCE_FILE
 from pgsr_core.budget import show
+from pgsr_core.description import Description
 from tasks.publication.documents import CHECKS, REPORT
 from tasks.run import RunRef
 
@@ -26,9 +28,10 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
     plan = run.plan
     folder = plan.destination
     checks: list[dict[str, Any]] = json.loads((folder / CHECKS).read_text())["checks"]
-    population = plan.configuration.population.name
+    measurement = run.measurement()
+    population = Description.read(measurement.descriptor).population
     account = run.ledger.account(population)
-    measured = run.measurement().release
+    measured = measurement.release
     envelope = folder / PROVENANCE_FILE
     keyid = claimed_keyid(envelope.read_bytes()) if envelope.is_file() else None
     reposted_from = measured if measured != ref.release else None
@@ -40,7 +43,7 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
                 "bundle": str(folder),
                 "report": str(folder / REPORT),
                 "simulation": plan.configuration.simulate,
-                "epsilon": str(plan.cost),
+                "epsilon": str(measurement.epsilon),
                 "keyid": keyid,
                 "replaces": plan.configuration.replaces,
                 "reposted_from": reposted_from,
@@ -59,7 +62,7 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
     if plan.configuration.simulate:
         out.print("[bold red]A simulation: NOT PRIVATE, nothing was charged.[/]")
     else:
-        what = f"epsilon {show(plan.cost)}"
+        what = f"epsilon {show(measurement.epsilon)}"
         if reposted_from is not None:
             what = f"nothing: the measurements are those that {reposted_from} was charged for"
         out.print(
@@ -72,4 +75,5 @@ def report_outcome(ref: RunRef, *, as_json: bool, changed: bool = True) -> None:
         named = plan.configuration.publish.signing_key
         key = Path(plan.folder) / named if named else ref.installation.signing_key
         out.print(f"Signed   {keyid}", soft_wrap=True)
-        out.print(f"         pgsr keys public {key} prints the key to verify with", soft_wrap=True)
+        command = f"pgsr keys public {shlex.quote(str(key))}"
+        out.print(f"         {command} prints the key to verify with", soft_wrap=True, markup=False)

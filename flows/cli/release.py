@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsr_core.errors import PgsrError
+from flows.cli.homes import HomeFolder, home_at, home_for
+from pgsr_core.errors import PgsrError, Unavailable
 
 if TYPE_CHECKING:
+    from flows.prefect_settings import PrefectFailed
+    from tasks.boundary import StageFailed
     from tasks.run import RunRef
-    from tasks.storage.zones import Home
 
 ConfigurationFile = Annotated[
     Path, typer.Argument(help="The product's YAML file.", show_default=False)
@@ -27,10 +29,6 @@ Slot = Annotated[
         help="Slot for templates in names and paths, in the schedule's time zone [now].",
     ),
 ]
-HomeFolder = Annotated[
-    Path | None,
-    typer.Option("--home", help="State folder [$PGSR_HOME, or .pgsr in this folder]."),
-]
 
 
 class StageError(PgsrError):
@@ -39,9 +37,14 @@ class StageError(PgsrError):
     exit_code = 3
 
 
+class PrefectStopped(Unavailable):
+    """Prefect's server went away before the release was out."""
+
+
 def release(
     configuration: ConfigurationFile,
     slot: Slot = None,
+    home: HomeFolder = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -50,16 +53,19 @@ def release(
     Example: pgsr release household-sizes.yaml
     """
     from flows.cli.screen import warn
-    from tasks.run import RunRef, create_run
-    from tasks.stages.prepare import decide_release
+    from tasks.run import create_run, run_of
+    from tasks.stages.prepare import decide_release, refuse_early
     from tasks.standing import is_the_same_release
 
-    planned, home = decide_release(configuration, slot=slot_time(slot), warn=warn)
-    ref = RunRef(str(home.root), planned.plan.product, planned.plan.release)
-    if is_the_same_release(ref, planned.plan):
-        report_no_change(ref, as_json=as_json)
-        return
-    run_and_report(create_run(planned, home), as_json=as_json, verbose=verbose)
+    place = home_for(configuration, home)
+    planned, place = decide_release(configuration, slot=slot_time(slot), home=place, warn=warn)
+    ref = run_of(planned, place)
+    with ref.alone():
+        refuse_early(planned, place, warn=warn)
+        if is_the_same_release(ref, planned.plan):
+            report_no_change(ref, as_json=as_json)
+            return
+        run_and_report(create_run(planned, place), as_json=as_json, verbose=verbose)
 
 
 def resume(
@@ -78,11 +84,15 @@ def resume(
     from tasks.storage.zones import split_run_name
 
     ref = RunRef(str(home_at(home).root), *split_run_name(name))
-    run = open_or_prepare(ref)
-    if is_the_same_release(ref, run.plan):
-        report_no_change(ref, as_json=as_json)
-        return
-    run_and_report(ref, as_json=as_json, verbose=verbose)
+    if not ref.folder.safe.exists():
+        ref.open()  # says that it was never started here, before a ledger is made
+    with ref.alone():
+        run = open_or_prepare(ref)
+        run.committed()  # refused now if it was not measured by this plan
+        if is_the_same_release(ref, run.plan):
+            report_no_change(ref, as_json=as_json)
+            return
+        run_and_report(ref, as_json=as_json, verbose=verbose)
 
 
 def run_and_report(ref: RunRef, *, as_json: bool, verbose: bool) -> None:
@@ -109,13 +119,17 @@ def execute(ref: RunRef, *, verbose: bool) -> None:
         PgsrError: what stopped a stage, in full, for the operator's eyes.
     """
     from flows.cli.screen import StageDisplay, complain
-    from flows.prefect_settings import use_prefect
+    from flows.prefect_settings import PrefectFailed, using_prefect
     from tasks import logs, operator
 
-    use_prefect(ref.installation, verbose=verbose)
-    with StageDisplay(ref.name) as display:
-        operator.watch(display)
-        failure = _run_flow(ref)
+    display = StageDisplay(ref.name)
+    try:
+        with using_prefect(ref.installation, verbose=verbose), display:
+            operator.watch(display)
+            failure = _run_flow(ref)
+    except PrefectFailed as failed:
+        _go_on_without_prefect(ref, failed)
+        return
     if failure is None:
         return
     cause = display.failure
@@ -123,33 +137,42 @@ def execute(ref: RunRef, *, verbose: bool) -> None:
         f"{failure}. Nothing was published; whatever was finished is kept. "
         f"Remedy: see {ref.folder.operator_log}, then pgsr resume {ref.name}."
     )
-    if not isinstance(cause, PgsrError):
-        raise scrubbed
     if logs.is_json():
         # What the operator may read on a terminal must not go where the log is collected.
         complain(str(scrubbed))
-        raise typer.Exit(cause.exit_code)
-    raise cause
+        raise typer.Exit(failure.exit_code or StageError.exit_code)
+    raise cause if isinstance(cause, PgsrError) else scrubbed
 
 
-def _run_flow(ref: RunRef) -> str | None:
+def _go_on_without_prefect(ref: RunRef, failed: PrefectFailed) -> None:
+    """Prefect's server went away: if the release is out all the same, that is all that counts.
+
+    Raises:
+        PrefectStopped: it is not.
+    """
+    from flows.cli.screen import warn
+    from tasks.standing import is_the_same_release
+
+    if not is_the_same_release(ref, ref.open().plan):
+        raise PrefectStopped(
+            f"Prefect's server is gone or did not do what it was asked ({failed.error}). Whatever "
+            "was finished is kept. Remedy: see that its disk is not full and, if PREFECT_API_URL "
+            f"names a server, that it runs; then pgsr resume {ref.name}."
+        )
+    warn(f"Prefect's server went away ({failed.error}); {ref.name} is published all the same.")
+
+
+def _run_flow(ref: RunRef) -> StageFailed | None:
     from flows.release import release as release_flow
     from tasks.boundary import StageFailed
 
     try:
         release_flow(ref.home, ref.product, ref.release)
     except StageFailed as failure:
-        return str(failure)
+        return failure
     return None
 
 
 def slot_time(slot: datetime | None) -> datetime:
     """The moment that templates are filled in for."""
     return slot if slot is not None else datetime.now(UTC)
-
-
-def home_at(folder: Path | None) -> Home:
-    """The state folder that was named, or the default one."""
-    from tasks.storage.zones import Home
-
-    return Home(folder.absolute()) if folder is not None else Home.locate()

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from flows.cli.homes import runnable
 from tasks import logs
 
 out = Console(highlight=False)
@@ -26,7 +27,9 @@ err = Console(stderr=True, highlight=False)
 
 
 def complain(message: str) -> None:
-    """Say what went wrong, on standard error."""
+    """Say what went wrong, on standard error; its commands can be pasted where one stands."""
+    wrong, remedy, todo = message.partition("Remedy: ")
+    message = f"{wrong}{remedy}{runnable(todo)}"
     if logs.is_json():
         logs.say("command failed", level=logging.ERROR, message=message)
         return
@@ -35,6 +38,7 @@ def complain(message: str) -> None:
 
 def warn(message: str) -> None:
     """Say what to know although nothing is wrong, on standard error."""
+    message = runnable(message)
     if logs.is_json():
         logs.say("note", level=logging.WARNING, message=message)
         return

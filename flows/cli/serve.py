@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli.homes import HomeFolder, home_for, runnable
 from flows.cli.release import Verbose
 from pgsr_core.errors import PgsrError
+from tasks.storage.places import HOME_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
 
     from tasks.series import Series
     from tasks.storage.zones import Home
 
-API = "PREFECT_API_URL"
 HEADING = """\
 # Written by `pgsr serve CONFIG… --prefect-yaml FILE`; schedules are changed in the configurations.
 # Deploy with `prefect deploy --all --prefect-file FILE` from the folder that paths are relative to,
 # and start a worker on each machine: `prefect worker start --pool pgsr --type process`.
+# The server and the workers share a secret (PREFECT_SERVER_API_AUTH_STRING there, and
+# PREFECT_API_AUTH_STRING here): whoever else may write to the server decides what workers run.
+# A worker runs only what was served from its PGSR_HOME: write this file anew, there, after an edit.
 # One run of a product at a time; a slot that comes due meanwhile waits, since it is a release too.
 """
 
@@ -48,6 +52,7 @@ def serve(
         Path | None,
         typer.Option(help="Serve nothing; write the deployments, for a work pool, to this file."),
     ] = None,
+    home: HomeFolder = None,
     verbose: Verbose = False,
 ) -> None:
     """Serve products: make every release when it comes due, and those that were missed.
@@ -61,23 +66,72 @@ def serve(
     from flows.prefect_settings import use_prefect
     from flows.server import serving_alone
 
-    products = _products(configurations)
-    home = _only_home(products)
+    products = _products(configurations, home)
+    place = _only_home(products)
+    _say_what_begins(products)
     if prefect_yaml is not None:
-        _write(products, prefect_yaml)
+        _write(products, place, prefect_yaml)
         return
-    use_prefect(home, verbose=verbose, join=False)
+    use_prefect(place, verbose=verbose)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service is stopped like this
-    with suppress(KeyboardInterrupt), serving_alone(home), _server(home, port) as address:
-        os.environ[API] = address
-        _show(products, address)
-        from flows.serving import serve as serve_until_stopped
-
-        serve_until_stopped(tuple(products.values()), at_once=at_once)
+    with suppress(KeyboardInterrupt), serving_alone(place):
+        _record(products, place)
+        # Runs are processes of their own: they are to look for the record where it is.
+        os.environ[HOME_VARIABLE] = str(place.root)
+        _serve(products, place, port=port, at_once=at_once)
     out.print("Stopped. Whatever was finished is kept; the next start goes on.")
 
 
-def _products(configurations: list[Path]) -> dict[Path, Series]:
+def _serve(products: Mapping[Path, Series], home: Home, *, port: int, at_once: int) -> None:
+    """Serve on the server that the environment names, or on one of our own."""
+    from flows.prefect_settings import API, client_of, explained
+    from flows.server import own_server, password_file
+
+    served = tuple(products.values())
+    configured = os.environ.get(API)
+    if configured:
+        _show(products, configured)
+        _warn_if_open(configured)
+        with explained():
+            from flows.serving import serve as serve_until_stopped
+
+            serve_until_stopped(served, at_once=at_once)
+        return
+    with own_server(home, port=port) as server, client_of(server):
+        _show(products, server.address, password=password_file(home))
+        with explained():
+            from flows.serving import serve as serve_until_stopped
+
+            serve_until_stopped(served, at_once=at_once, gone=server.gone)
+
+
+def _record(products: Mapping[Path, Series], home: Home) -> None:
+    """Note which configurations may be run, as they are now.
+
+    Raises:
+        NotToBeServed: one was edited while it was read.
+    """
+    from tasks.series import Series
+    from tasks.served import Served, record_served
+
+    served = [Served.now(series.product, path) for path, series in products.items()]
+    again = [Series.open(path, home=home).configuration for path in products]
+    if again != [series.configuration for series in products.values()]:
+        raise NotToBeServed(
+            "a configuration was edited while it was read. Remedy: run the same again."
+        )
+    record_served(home, served)
+
+
+def _warn_if_open(address: str) -> None:
+    from flows.cli.screen import warn
+    from tasks.server_check import what_is_open
+
+    for says, remedy in what_is_open(address):
+        warn(f"{says}. Remedy: {remedy}.")
+
+
+def _products(configurations: list[Path], home: Path | None) -> dict[Path, Series]:
     """Read all configurations.
 
     Raises:
@@ -85,7 +139,7 @@ def _products(configurations: list[Path]) -> dict[Path, Series]:
     """
     from tasks.series import Series
 
-    products = {path: Series.open(path) for path in configurations}
+    products = {path: Series.open(path, home=home_for(path, home)) for path in configurations}
     names = [series.product for series in products.values()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -112,19 +166,25 @@ def _only_home(products: Mapping[Path, Series]) -> Home:
     if len(homes) > 1:
         raise NotToBeServed(
             "these products keep their state in different folders. Remedy: name one for all of "
-            "them in PGSR_HOME."
+            "them with --home or in PGSR_HOME."
         )
     return homes.pop()
 
 
-def _server(home: Home, port: int) -> AbstractContextManager[str]:
-    from flows.server import own_server
+def _say_what_begins(products: Mapping[Path, Series]) -> None:
+    """A new ledger, or a new population in it, is never a silent matter."""
+    from flows.cli.screen import warn
+    from tasks.ledger.ledger import Ledger
+    from tasks.stages.prepare import what_begins
 
-    configured = os.environ.get(API)
-    return nullcontext(configured) if configured else own_server(home, port=port)
+    for series in products.values():
+        home, population = series.home, series.configuration.population
+        ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+        if said := what_begins(home, ledger, population.name, population.budget):
+            warn(said)
 
 
-def _show(products: Mapping[Path, Series], address: str) -> None:
+def _show(products: Mapping[Path, Series], address: str, *, password: Path | None = None) -> None:
     """Say what is served, when it comes due next, and where to look."""
     from flows.cli.screen import out, table
     from tasks.configuration.slots import next_slots
@@ -146,16 +206,20 @@ def _show(products: Mapping[Path, Series], address: str) -> None:
         column.overflow = "fold"
     out.print(grid)
     out.print(f"Prefect  {address.removesuffix('/api')}", soft_wrap=True)
-    out.print("Ctrl-C stops. pgsr status shows the releases.")
+    if password is not None:
+        out.print(f"         the pages ask for a password: it is in {password}", soft_wrap=True)
+    shows = runnable("pgsr status")
+    out.print(f"Ctrl-C stops. {shows} shows the releases.", soft_wrap=True, markup=False)
 
 
-def _write(products: Mapping[Path, Series], file: Path) -> None:
+def _write(products: Mapping[Path, Series], home: Home, file: Path) -> None:
     """Write `prefect.yaml`: the same deployments, for workers of a pool; the ledger notes it."""
     import yaml
 
     from flows.cli.screen import out
     from flows.deployment import WORK_POOL, described
 
+    _record(products, home)
     for series in products.values():
         # A worker may come only after the first slots: they are missed from now on, not from then.
         series.put_on_schedule()
@@ -167,5 +231,11 @@ def _write(products: Mapping[Path, Series], file: Path) -> None:
         raise NotToBeServed(
             f"{file} cannot be written ({error.strerror}). Remedy: name another file."
         ) from None
-    out.print(f"Wrote    {file}; next: prefect deploy --all --prefect-file {file}", soft_wrap=True)
-    out.print(f"         and, on each machine: prefect worker start --pool {WORK_POOL}")
+    deploy = f"prefect deploy --all --prefect-file {shlex.quote(str(file))}"
+    out.print(f"Wrote    {file}; next: {deploy}", soft_wrap=True, markup=False)
+    state = f"PGSR_HOME={shlex.quote(str(home.root))}"
+    out.print(
+        f"         and, on each machine: {state} prefect worker start --pool {WORK_POOL}",
+        soft_wrap=True,
+        markup=False,
+    )

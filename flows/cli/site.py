@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.release import AsJson, HomeFolder, home_at
+from flows.cli.homes import HomeFolder, home_at, runnable
+from flows.cli.release import AsJson
 
 
 def site(
@@ -35,6 +36,8 @@ def site(
 
     Example: pgsr audit site audit-site
     """
+    from rich.markup import escape
+
     from flows.cli.screen import err, say_json
     from flows.cli.screen import out as screen
     from tasks.site.build import build_site
@@ -50,6 +53,7 @@ def site(
             markup=False,
         )
         if built.problems:
-            err.print("[bold red]The ledger does not verify:[/] see pgsr audit log --verify.")
+            log = escape(runnable("pgsr audit log --verify"))
+            err.print(f"[bold red]The ledger does not verify:[/] see {log}.", soft_wrap=True)
     if built.problems:
         raise typer.Exit(1)

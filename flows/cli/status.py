@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.cli.homes import HomeFolder, option
 from flows.cli.inspect import ledger_of
-from flows.cli.release import AsJson, HomeFolder
+from flows.cli.release import AsJson
 from pgsr_core.errors import PgsrError
+from tasks.outside import IN_WORDS, INPUT_STOPPED, recorded_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +60,15 @@ class Standing:
 
     @property
     def error(self) -> str:
-        """Class and stage of what stopped it; the text is the operator's alone."""
-        return f"{self.state.error} in {self.state.stage}" if self.state.error else ""
+        """What may be said of what stopped it, and the stage; the rest is the operator's alone."""
+        name = self._error_name
+        if name == INPUT_STOPPED:
+            return f"{IN_WORDS} in {self.state.stage}; see operator.log"
+        return f"{name} in {self.state.stage}" if name else ""
+
+    @property
+    def _error_name(self) -> str | None:
+        return recorded_name(self.state.stage, self.state.error)
 
     def document(self) -> dict[str, Any]:
         """For scripts."""
@@ -74,7 +82,7 @@ class Standing:
             "age_seconds": round(self.age),
             "host": process.host if process is not None else None,
             "process": process.process if process is not None else None,
-            "error": self.state.error,
+            "error": self._error_name,
             "next": self.next,
         }
 
@@ -96,25 +104,39 @@ def status(
     """
     from flows.cli.screen import out, say_json
 
-    look = _Look(ledger_of(home), name, home)
+    look = _Look(ledger_of(home), name)
     if watch:
         with suppress(KeyboardInterrupt):
             _follow(look, quiet=as_json)
     if as_json:
         say_json([standing.document() for standing in look()])
     elif not watch:
-        out.print(_page(look()), soft_wrap=True)
+        if look.has_ledger:
+            out.print(_page(look()), soft_wrap=True)
+        _tell_edited(home)
+
+
+def _tell_edited(home: Path | None) -> None:
+    """Say which products wait for their owner: what was served is not what the file says now."""
+    from flows.cli.screen import warn
+    from tasks.served import EditedSinceServed, read_served
+    from tasks.storage.zones import Home
+
+    for served in read_served(Home.locate(home)):
+        if served.is_edited:
+            warn(f"{served.product}: {EditedSinceServed(served.path)}")
 
 
 class _Look:
     """Asks the ledger where releases stand, as often as it is called."""
 
-    def __init__(self, ledger: Ledger | None, name: str | None, home: Path | None) -> None:
+    def __init__(self, ledger: Ledger | None, name: str | None) -> None:
         from tasks.storage.zones import split_run_name
 
         self._ledger = ledger
         self._named = split_run_name(name) if name is not None else None
-        self._home = f" --home {shlex.quote(str(home))}" if home is not None else ""
+        self._home = option()
+        self.has_ledger = ledger is not None
 
     def __call__(self) -> tuple[Standing, ...]:
         states = self._ledger.run_states() if self._ledger is not None else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -170,4 +171,4 @@ def _report(written: Written, *, as_json: bool) -> None:
         f"{written.people:,} rows in {written.person_parts} part(s), {written.units:,} units "
         f"({written.empty_units:,} empty), {written.regions:,} regions in {written.folder}"
     )
-    typer.echo(f"Next: pgsr check {written.configuration}")
+    typer.echo(f"Next: pgsr check {shlex.quote(str(written.configuration))}")

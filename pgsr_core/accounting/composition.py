@@ -14,6 +14,7 @@ from typing import Any
 
 from pgsr_core.accounting.losses import compose_cells, epsilon_for
 from pgsr_core.budget import total
+from pgsr_core.description import FROM_DATA
 from pgsr_core.noise.protocol import DISTRIBUTION
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours, l1_sensitivity
@@ -21,7 +22,6 @@ from pgsr_core.sensitivity import Neighbours, l1_sensitivity
 DEFAULT_DELTA = Fraction(1, 10**9)
 # Below this the figure would be that of the plain sum, and floating point ends.
 SMALLEST_DELTA = Fraction(1, 10**30)
-FROM_DATA = "from-data"
 FOUR_CELLS = 4
 
 

@@ -14,7 +14,7 @@ from pgsr_core.attestation.statement import Statement
 
 PREDICATE_TYPE = "urn:pgsr:release-withdrawal:1"
 LONGEST_REASON = 1000
-_SUFFIX = ".withdrawn.dsse.json"
+NOTICE_SUFFIX = ".withdrawn.dsse.json"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class SignedWithdrawal:
 
 def notice_name(release: str) -> str:
     """The name of a release's notice, in the folder that holds the release's."""
-    return f"{release}{_SUFFIX}"
+    return f"{release}{NOTICE_SUFFIX}"
 
 
 def sign_withdrawal(

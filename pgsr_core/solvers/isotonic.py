@@ -17,6 +17,7 @@ from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from pgsr_core.errors import PgsrError
+from pgsr_core.limits import largest_isotonic_value
 
 Int = NDArray[np.int64]
 Real = NDArray[np.float64]
@@ -44,16 +45,6 @@ class ValuesTooLarge(IsotonicInputError):
         )
 
 
-def largest_exact_value(columns: int) -> int:
-    """The largest magnitude for which no 64-bit product of the integer solver can overflow.
-
-    With values and the lower bound within ±M, a block's sum is within ±M·K; it is multiplied
-    by a length of at most K when slopes are compared; the height over a line, 2s − (2·lower +
-    1)·k, is within ±5·M·K.
-    """
-    return int(np.iinfo(np.int64).max) // max(columns * max(columns, 5), 1)
-
-
 def isotonic_integers(noisy: Int, *, upper: Int, lower: int = 0) -> Int:
     """The exact integer optimum of each row: non-increasing, lower ≤ x ≤ upper[row].
 
@@ -73,7 +64,7 @@ def isotonic_integers(noisy: Int, *, upper: Int, lower: int = 0) -> Int:
     bounds = np.array(np.broadcast_to(np.asarray(upper, dtype=np.int64), (rows,)))
     _check_bounds(bounds, lower)
     fitted = np.empty(values.shape, dtype=np.int64)
-    limit = largest_exact_value(columns)
+    limit = largest_isotonic_value(columns)
     if columns == 0:
         return fitted
     if abs(lower) > limit or not _fit_integers(values, bounds, lower, limit, fitted):

@@ -9,17 +9,12 @@ from typing import Any
 
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, Provenance
 from pgsr_core.budget import show
+from pgsr_core.documents.names import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
 from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import l1_sensitivity
 from pgsr_core.verification.documents import ChecksDocument, PackageDocument, PrivacyStatement
-from pgsr_core.verification.files import (
-    CHECKS_FILE,
-    PACKAGE_FILE,
-    PRIVACY_FILE,
-    BundleFiles,
-    is_as_expected,
-)
+from pgsr_core.verification.files import BundleFiles, is_as_expected
 from pgsr_core.verification.report import Report, listing
 
 _UNLISTED = frozenset({PACKAGE_FILE, PROVENANCE_FILE})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
 from pgsr_core.attestation.provenance import exact_fraction
 from pgsr_core.attestation.strict_json import NotStrictJson, read_object
+from pgsr_core.documents.names import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
+from pgsr_core.documents.stated import StatedLevel
 from pgsr_core.lineage import Lineage
 from pgsr_core.margins import MARGINS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
-from pgsr_core.verification.files import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
 
 _LARGEST = 2**63 - 1
 _LARGEST_SIZE = 2**31 - 1
@@ -28,33 +30,24 @@ class Heading:
     """What every document says of the release it belongs to."""
 
     release: str
-    published_on: str
+    published_on: date
     simulation: bool
 
 
 @dataclass(frozen=True)
-class LevelClaim:
-    """One level in privacy.json."""
-
-    level: int
-    regions: int
-    cells: int
-    epsilon: Fraction
-    scale: Fraction
-    expected_absolute_noise: float
-
-
-@dataclass(frozen=True)
 class PrivacyStatement:
-    """The fields of privacy.json that are verified."""
+    """What privacy.json says in numbers and names; `document` is all of it, words included."""
 
+    document: Mapping[str, Any]
+    wording: int
     product: str
     heading: Heading
     population: str
     budget_population: str
+    unit_of_privacy: str
     neighbours: Neighbours
     epsilon: Fraction
-    levels: tuple[LevelClaim, ...]
+    levels: tuple[StatedLevel, ...]
     mechanism: str
     sampler: str
     query: Query
@@ -70,6 +63,11 @@ class PrivacyStatement:
     spent: Fraction
     budget: Fraction
     lineage: Lineage
+
+    @property
+    def regions(self) -> int:
+        """How many regions the levels have in all."""
+        return sum(level.regions for level in self.levels)
 
     @property
     def sizes(self) -> range:
@@ -98,8 +96,9 @@ class CheckClaim:
 
 @dataclass(frozen=True)
 class ChecksDocument:
-    """The fields of checks.json that are verified."""
+    """What is read of checks.json; `document` is all of it."""
 
+    document: Mapping[str, Any]
     product: str
     heading: Heading
     passed: bool
@@ -120,8 +119,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class PackageDocument:
-    """The fields of datapackage.json that are verified."""
+    """What is read of datapackage.json; `document` is all of it."""
 
+    document: Mapping[str, Any]
     heading: Heading
     generator: str
     files: tuple[Listed, ...]
@@ -131,8 +131,8 @@ class Fields:
     """Typed access to a JSON object; what is missing or mistyped is named by its path."""
 
     def __init__(self, file: str, values: Mapping[str, Any], path: str = "") -> None:
+        self.values = values
         self._file = file
-        self._values = values
         self._path = path
 
     @classmethod
@@ -149,28 +149,28 @@ class Fields:
 
     def text(self, key: str) -> str:
         """A string."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if not isinstance(value, str):
             raise self._malformed(key, "a text")
         return value
 
     def flag(self, key: str) -> bool:
         """True or false."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if not isinstance(value, bool):
             raise self._malformed(key, "true or false")
         return value
 
     def whole(self, key: str, *, least: int = 0, most: int = _LARGEST) -> int:
         """An integer within bounds."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise self._malformed(key, f"a whole number from {least} to {most}")
         return value
 
     def number(self, key: str) -> float:
         """Any number."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._malformed(key, "a number")
         try:
@@ -192,14 +192,14 @@ class Fields:
 
     def inner(self, key: str) -> Fields:
         """An object in this one."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if not isinstance(value, dict):
             raise self._malformed(key, "an object")
         return Fields(self._file, value, f"{self._path}{key}.")
 
     def each(self, key: str) -> list[Fields]:
         """A list of objects."""
-        values = self._values.get(key)
+        values = self.values.get(key)
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
             raise self._malformed(key, "a list of objects")
         return [
@@ -209,7 +209,11 @@ class Fields:
 
     def heading(self, *, release: str = "release") -> Heading:
         """What every document says of its release."""
-        return Heading(self.text(release), self.text("published_on"), self.flag("simulation"))
+        try:
+            day = date.fromisoformat(self.text("published_on"))
+        except ValueError:
+            raise self._malformed("published_on", "a day") from None
+        return Heading(self.text(release), day, self.flag("simulation"))
 
     def texts(self, key: str) -> dict[str, str]:
         """An object whose values are strings."""
@@ -219,15 +223,15 @@ class Fields:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields."""
-        return tuple(self._values)
+        return tuple(self.values)
 
     def has(self, key: str) -> bool:
         """Whether a field says something."""
-        return self._values.get(key) not in (None, "")
+        return self.values.get(key) not in (None, "")
 
     def says_no(self) -> bool:
         """Whether any field is false."""
-        return any(value is False for value in self._values.values())
+        return any(value is False for value in self.values.values())
 
     def _malformed(self, key: str, expected: str) -> Malformed:
         return Malformed(f"{self._file}: {self._path}{key} is not {expected}")
@@ -247,10 +251,13 @@ def read_privacy(content: bytes) -> PrivacyStatement:
     except ValueError:
         raise Malformed(f"{PRIVACY_FILE}: neighbours or mechanism.query is not known") from None
     statement = PrivacyStatement(
+        document=fields.values,
+        wording=fields.whole("wording", least=2) if "wording" in fields.names else 1,
         product=fields.text("product"),
         heading=fields.heading(),
         population=fields.text("population"),
         budget_population=budget.text("population"),
+        unit_of_privacy=fields.text("unit_of_privacy"),
         neighbours=neighbours,
         epsilon=fields.exact("epsilon"),
         levels=tuple(_level(level) for level in fields.each("levels")),
@@ -286,8 +293,8 @@ def _lineage(fields: Fields) -> Lineage:
         raise Malformed(f"{PRIVACY_FILE}: lineage refers to no plain name") from None
 
 
-def _level(fields: Fields) -> LevelClaim:
-    return LevelClaim(
+def _level(fields: Fields) -> StatedLevel:
+    return StatedLevel(
         level=fields.whole("level", least=1),
         regions=fields.whole("regions", least=1),
         cells=fields.whole("cells", least=1),
@@ -306,6 +313,7 @@ def read_checks(content: bytes) -> ChecksDocument:
     fields = Fields.read(CHECKS_FILE, content)
     certificates = fields.inner("certificates")
     return ChecksDocument(
+        document=fields.values,
         product=fields.text("product"),
         heading=fields.heading(),
         passed=fields.flag("passed"),
@@ -331,6 +339,7 @@ def read_package(content: bytes) -> PackageDocument:
     """
     fields = Fields.read(PACKAGE_FILE, content)
     return PackageDocument(
+        document=fields.values,
         heading=fields.heading(release="version"),
         generator=fields.text("generator"),
         files=tuple(

@@ -12,11 +12,9 @@ from pgsr_core.attestation.dsse import EnvelopeRejected
 from pgsr_core.attestation.keys import PublicKey
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, SignedRelease, open_release
 from pgsr_core.attestation.strict_json import MOST_BYTES
+from pgsr_core.documents.names import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
 from pgsr_core.verification.report import Report, listing, shown
 
-CHECKS_FILE = "checks.json"
-PACKAGE_FILE = "datapackage.json"
-PRIVACY_FILE = "privacy.json"
 DOCUMENTS = frozenset({CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE, PROVENANCE_FILE})
 FORMS = ("parquet", "csv")
 _CHUNK = 1 << 20

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import BinaryIO
 
 import numpy as np
 
 from pgsr_core.canonical import table_digest
+from pgsr_core.documents.names import PRIVACY_FILE
 from pgsr_core.hierarchy import RegionTree, TreeError
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.margins.tables import bounds_hold, half_widths_hold
@@ -19,8 +21,9 @@ from pgsr_core.verification.conditions import (
     check_region_totals,
 )
 from pgsr_core.verification.documents import PrivacyStatement
-from pgsr_core.verification.files import PRIVACY_FILE, FileProblem, VouchedFiles
-from pgsr_core.verification.report import Report
+from pgsr_core.verification.files import FileProblem, VouchedFiles
+from pgsr_core.verification.plausibility import Judged, judge, residuals
+from pgsr_core.verification.report import NotChecked, Report
 from pgsr_core.verification.tables import (
     Grid,
     RegionRows,
@@ -113,11 +116,61 @@ def _check_measurements(
     def read(stream: BinaryIO, file: str) -> Int:
         return read_measurements(stream, grid, scales, file=file)
 
-    if _check_matrix(report, files, MEASUREMENTS, grid, recorded, read) is not None:
+    measured = _check_matrix(report, files, MEASUREMENTS, grid, recorded, read)
+    if measured is not None:
         report.hold(
             "scales",
             f"Every measurement has the scale that {PRIVACY_FILE} gives its level.",
         )
+        _check_noise(report, tree, measured, scales)
+
+
+def _check_noise(
+    report: Report, tree: RegionTree, measured: Int, scales: Sequence[Fraction]
+) -> None:
+    """Tell whether the measurements can have the noise that is stated; see plausibility.py."""
+    item = "noise-as-stated"
+    try:
+        found = residuals(tree, measured, scales)
+    except OverflowError:
+        report.fail(item, "The measurements are too large to be held against their noise.")
+        return
+    if not found:
+        what = "that the measurements have noise: with one level it cannot be told"
+        report.hold(item, "Cannot be told: with one level there is no sum to compare with.")
+        report.leave(NotChecked(what))
+        return
+    number = sum(part.number for part in found)
+    mean = sum(part.squares for part in found) / number
+    figure = f"Mean squared standardised residual {mean:.3f} over {number:,} residuals"
+    judged = judge(found)
+    wrong = [part for part in judged if not part.plausible]
+    if all(part.lowest == 0 for part in judged):
+        report.leave(NotChecked("that the measurements have noise: there are too few to tell"))
+    report.say(
+        item,
+        not wrong,
+        holds=f"{figure} (parent minus children; 1 is expected): {_how_telling(judged)}.",
+        else_=f"{figure}: not the noise that is stated. {_how_far(wrong[0]) if wrong else ''}",
+    )
+
+
+def _how_telling(judged: Sequence[Judged]) -> str:
+    if all(part.lowest == 0 for part in judged):
+        return "too few to tell too little noise from the noise that is stated"
+    narrow = min(judged, key=lambda part: part.highest - part.lowest)
+    return (
+        "every level has what the stated noise can give, "
+        f"{narrow.lowest:.3g} to {narrow.highest:.3g} where it is told best"
+    )
+
+
+def _how_far(part: Judged) -> str:
+    levels = " and ".join(map(str, part.levels))
+    return (
+        f"Below level {levels} it is {part.mean:.3g}, where that noise gives "
+        f"{part.lowest:.3g} to {part.highest:.3g}."
+    )
 
 
 def _check_matrix(
@@ -196,7 +249,7 @@ def _check_regions(
     for file in names:
         try:
             with files.open(file) as stream:
-                found.append(read_region_rows(stream, file=file))
+                found.append(read_region_rows(stream, regions=privacy.regions, file=file))
         except (FileProblem, TableProblem) as problem:
             report.fail("regions", f"{problem}.")
             return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from pgsr_core.attestation.provenance import Provenance
 from pgsr_core.attestation.statement import is_file_name
@@ -26,16 +27,44 @@ class Item:
 
 
 @dataclass(frozen=True)
+class NotChecked:
+    """Something that a reader may think was verified, and was not.
+
+    Attributes:
+        what: is not known to hold, to be read after "Not checked:".
+        command: that checks it; None where none can.
+    """
+
+    what: str
+    command: str | None = None
+
+    def __str__(self) -> str:
+        return self.what if self.command is None else f"{self.what}; run {self.command}"
+
+
+@dataclass(frozen=True)
 class Verification:
     """What was verified of a bundle, line by line.
 
     Attributes:
         items: in the order in which they were looked at.
         provenance: what the key's holder signed; None without a valid signature.
+        not_checked: what was left out.
     """
 
     items: tuple[Item, ...]
     provenance: Provenance | None
+    not_checked: tuple[NotChecked, ...] = ()
+
+    def also(
+        self, items: Iterable[Item] = (), not_checked: Iterable[NotChecked] = ()
+    ) -> Verification:
+        """Add what somebody else looked at, or left out."""
+        return replace(
+            self,
+            items=(*self.items, *items),
+            not_checked=(*self.not_checked, *not_checked),
+        )
 
     @property
     def verified(self) -> bool:
@@ -53,6 +82,7 @@ class Report:
 
     def __init__(self) -> None:
         self._items: list[Item] = []
+        self._not_checked: list[NotChecked] = []
 
     def say(self, name: str, passed: bool, *, holds: str, else_: str) -> bool:
         """Note an item, with the sentence that fits, and return whether it passed."""
@@ -67,10 +97,19 @@ class Report:
         """Note what does not hold or could not be examined; both keep a bundle unverified."""
         self._items.append(Item(name, False, sentence))
 
+    def leave(self, left_out: NotChecked) -> None:
+        """Note what is not looked at."""
+        self._not_checked.append(left_out)
+
     @property
     def items(self) -> tuple[Item, ...]:
         """Everything noted so far."""
         return tuple(self._items)
+
+    @property
+    def not_checked(self) -> tuple[NotChecked, ...]:
+        """Everything left out so far."""
+        return tuple(self._not_checked)
 
 
 def shown(name: str) -> str:

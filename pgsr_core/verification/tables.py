@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +17,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.limits import MOST_CELLS, MOST_REGIONS
 from pgsr_core.margins import BOUNDS, HALF_WIDTHS, MARGINS, MARGINS_BY_LEVEL
 from pgsr_core.scales import float_at_least
+from pgsr_core.verification.parquet_shape import TooLarge, refuse_by_shape
 
 Int = NDArray[np.int64]
-MOST_CELLS = 1 << 29
-MOST_REGIONS = 1 << 24
-_ROWS_A_BATCH = 1 << 20
+# A table may take so much memory whatever its file, and more in proportion to the file: noise and
+# counts do not compress without end, and a small file must not cost gigabytes.
+FREE_MEMORY = 400_000_000
+FREE_TEXT = 64_000_000
+MEMORY_A_BYTE = 256
+_FEW_REGIONS, REGIONS_A_BYTE = 1000, 4  # each has a name of its own
+_ROWS_A_BATCH = 1 << 18
+_LONGEST_HEADER = 1 << 10
 _BYTES_A_BLOCK = 1 << 24
 
 TEXT, WHOLE, REAL = "text", "whole", "real"
@@ -89,17 +97,22 @@ class Reader(Protocol):
     def __call__(self, stream: BinaryIO, grid: Grid, *, file: str) -> Int: ...
 
 
-def read_region_rows(stream: BinaryIO, *, file: str) -> RegionRows:
-    """Read the region table.
+def read_region_rows(stream: BinaryIO, *, regions: int, file: str) -> RegionRows:
+    """Read the region table, which has at most so many rows.
 
     Raises:
         TableProblem: it cannot be read, or has other columns.
     """
     columns: dict[str, list[Any]] = {name: [] for name in REGIONS_COLUMNS}
     with _as_table_problem(file):
-        for batch in _batches(stream, REGIONS_COLUMNS, file=file, at_most=MOST_REGIONS):
+        size = _size(stream)
+        if regions > min(MOST_REGIONS, _FEW_REGIONS + REGIONS_A_BYTE * size):
+            raise TableProblem("completeness", f"{file} is too small for {regions} regions")
+        kept = FREE_TEXT + MEMORY_A_BYTE * size
+        _refuse_by_shape(stream, file, rows=regions, exactly=False, unpacked=kept)
+        for batch in _batches(stream, REGIONS_COLUMNS, file=file, at_most=regions):
             for name, cells in columns.items():
-                cells.extend(batch.column(name).to_pylist())
+                cells.extend(_values(batch.column(name)))
     return RegionRows(
         regions=tuple(columns["region"]),
         parents=tuple(columns["parent"]),
@@ -116,7 +129,7 @@ def read_counts(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
         TableProblem: it cannot be read, or cells are missing, extra or twice.
     """
     with _as_table_problem(file):
-        matrix = _Matrix(grid, file)
+        matrix = _Matrix(grid, file, stream)
         for batch in _batches(stream, COUNTS_COLUMNS, file=file, at_most=grid.cells):
             matrix.put(batch, "count")
         return matrix.first()
@@ -129,7 +142,7 @@ def read_margins(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
         TableProblem: it cannot be read, or cells are missing, extra or twice.
     """
     with _as_table_problem(file):
-        matrix = _Matrix(grid, file, values=len(BOUNDS))
+        matrix = _Matrix(grid, file, stream, values=len(BOUNDS))
         for batch in _batches(stream, MARGINS_COLUMNS, file=file, at_most=grid.cells):
             matrix.put(batch, *BOUNDS)
         return matrix.finish()
@@ -142,7 +155,7 @@ def read_typical_margins(stream: BinaryIO, grid: Grid, *, file: str) -> Int:
         TableProblem: it cannot be read, or rows are missing, extra or twice.
     """
     with _as_table_problem(file):
-        matrix = _Matrix(grid, file, values=len(HALF_WIDTHS), by_level=True)
+        matrix = _Matrix(grid, file, stream, values=len(HALF_WIDTHS), by_level=True)
         for batch in _batches(stream, TYPICAL_COLUMNS, file=file, at_most=grid.cells):
             matrix.put(batch, *HALF_WIDTHS)
         return matrix.finish()
@@ -169,7 +182,7 @@ def read_measurements(
             the one of its level.
     """
     with _as_table_problem(file):
-        matrix = _Matrix(grid, file)
+        matrix = _Matrix(grid, file, stream)
         # The exact scale is in privacy.json; a float is the nearest one, or the next above,
         # which is what a sampler that takes floats uses.
         nearest = np.array([float(scale) for scale in scales])
@@ -185,10 +198,21 @@ def read_measurements(
 class _Matrix:
     """Fills a stack of matrices batch by batch; every cell must come from exactly one row."""
 
-    def __init__(self, grid: Grid, file: str, *, values: int = 1, by_level: bool = False) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        file: str,
+        stream: BinaryIO,
+        *,
+        values: int = 1,
+        by_level: bool = False,
+    ) -> None:
         rows = grid.tree.levels if by_level else grid.tree.regions
-        if rows * len(grid.sizes) > MOST_CELLS:
-            raise TableProblem("completeness", f"{file} would have more than {MOST_CELLS} cells")
+        cells = rows * len(grid.sizes)
+        memory = cells * values * np.dtype(np.int64).itemsize
+        if cells > MOST_CELLS or memory > FREE_MEMORY + MEMORY_A_BYTE * _size(stream):
+            raise TableProblem("completeness", f"{file} is too small for a table of {cells} cells")
+        _refuse_by_shape(stream, file, rows=cells, exactly=True)
         self._grid = grid
         self._file = file
         self._by_level = by_level
@@ -231,6 +255,32 @@ class _Matrix:
         """Return the only matrix of a stack of one."""
         values: Int = self.finish()[0]
         return values
+
+
+def _size(stream: BinaryIO) -> int:
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
+    return size
+
+
+def _refuse_by_shape(
+    stream: BinaryIO, file: str, *, rows: int, exactly: bool, unpacked: int | None = None
+) -> None:
+    if not file.endswith(".parquet"):
+        return
+    try:
+        refuse_by_shape(stream, rows=rows, exactly=exactly, unpacked=unpacked, file=file)
+    except TooLarge as problem:
+        raise TableProblem("completeness", str(problem)) from None
+
+
+def _values(cells: Any) -> list[Any]:
+    """A column as Python values; a text that is repeated is one object."""
+    if not pa.types.is_dictionary(cells.type):
+        values: list[Any] = cells.to_pylist()
+        return values
+    names = cells.dictionary.to_pylist()
+    return [None if place is None else names[place] for place in cells.indices.to_pylist()]
 
 
 def _region_numbers(column: Any, index: Mapping[str, int]) -> Int:
@@ -297,6 +347,11 @@ def _is_plain_text(cells: Any) -> bool:
 
 
 def _csv(stream: BinaryIO, columns: Mapping[str, str], file: str) -> Iterator[Any]:
+    # Whatever is in the first line would be a column, with buffers of its own.
+    header = stream.read(_LONGEST_HEADER).partition(b"\n")[0].rstrip(b"\r")
+    if header.replace(b'"', b"") != ",".join(columns).encode():
+        raise TableProblem("integrality", f"{file} has other columns than published ones")
+    stream.seek(0)
     with pa_csv.open_csv(
         stream,
         read_options=pa_csv.ReadOptions(block_size=_BYTES_A_BLOCK, use_threads=False),

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from pgsr_core.attestation.keys import PublicKey
 from pgsr_core.attestation.provenance import Provenance
-from pgsr_core.verification import claims
+from pgsr_core.documents.names import CHECKS_FILE, PACKAGE_FILE, PRIVACY_FILE
+from pgsr_core.verification import claims, derived
 from pgsr_core.verification.documents import (
     ChecksDocument,
     Malformed,
@@ -18,9 +19,6 @@ from pgsr_core.verification.documents import (
     read_privacy,
 )
 from pgsr_core.verification.files import (
-    CHECKS_FILE,
-    PACKAGE_FILE,
-    PRIVACY_FILE,
     BundleFiles,
     BundleReader,
     FileProblem,
@@ -66,7 +64,7 @@ def verify_bundle(bundle: Mapping[str, bytes] | BundleReader, key: PublicKey) ->
         if provenance is not None:
             recorded["what was signed"] = provenance.table_digests
         check_tables(report, vouched, privacy, recorded)
-    return Verification(report.items, provenance)
+    return Verification(report.items, provenance, report.not_checked)
 
 
 def _read(
@@ -93,12 +91,17 @@ def _check_claims(
     """Check each claim whose documents could be read; the others failed already."""
     if privacy is not None and checks is not None and package is not None:
         claims.check_documents_agree(report, privacy, checks, package)
+        derived.check_package_words(report, privacy, checks, package)
     if package is not None:
         claims.check_software_as_signed(report, package, provenance)
     if privacy is not None:
         claims.check_privacy_arithmetic(report, privacy)
         claims.check_privacy_terms(report, privacy)
+        derived.check_sampler(report, privacy)
+        derived.check_words(report, privacy)
         claims.check_privacy_as_signed(report, privacy, provenance)
+    if privacy is not None and checks is not None:
+        derived.check_required(report, privacy, checks)
     if checks is not None:
         claims.check_gates(report, checks)
         claims.check_gates_as_signed(report, checks, provenance)

@@ -1,4 +1,4 @@
-"""What an alert says: names, the class of an error and links; never a value, a path or a text.
+"""What an alert says: names, what may be said of an error, links; never a value, path or text.
 
 An alert leaves the house through other people's servers, so it may hold only what the public
 folder could: which release, which stage, and where those who may know look further.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tasks.configuration.alerts import Kind
+from tasks.outside import IN_WORDS, INPUT_STOPPED
 
 _SENTENCES = {
     Kind.FAILURE: "{release} stopped in stage {stage}: {error}.",
@@ -17,6 +18,7 @@ _SENTENCES = {
     Kind.BUDGET: "Little is left of the privacy budget of population {population}.",
     Kind.MISSED: "{release} came due and is not published.",
 }
+_INPUT_STOPPED = f"{{release}} {IN_WORDS} in stage {{stage}}."
 _COMMANDS = {
     Kind.FAILURE: "pgsr status",
     Kind.GATE: "pgsr status",
@@ -35,7 +37,7 @@ class Alert:
         product: name of the product.
         release: name of the release, where it is about one.
         stage: where a run stopped.
-        error: the class of what stopped it.
+        error: what may be said of what stopped it (tasks/outside.py).
         population: whose budget it is about.
         flow_run: Prefect's id of the run.
         link: its page.
@@ -70,6 +72,8 @@ class Alert:
     def text(self) -> str:
         """The message for people."""
         template = _TEST if self.kind is None else _SENTENCES[self.kind]
+        if self.error == INPUT_STOPPED:
+            template = _INPUT_STOPPED
         sentence = template.format(
             product=self.product,
             release=self._about(),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from pgsr_core.errors import PgsrError
 from tasks.configuration.model import Configuration
+from tasks.configuration.names import refused_names
 
 LARGEST_FILE = 1_000_000
 DEEPEST_NESTING = 20
@@ -99,6 +100,7 @@ def load_configuration(path: Path) -> LoadedConfiguration:
     except ValidationError as error:
         problems += [_problem(details, lines) for details in error.errors(include_url=False)]
         raise ConfigurationError(path, _unique(problems)) from None
+    problems += [Problem(key, why, lines.get((key,))) for key, why in refused_names(configuration)]
     if problems:
         raise ConfigurationError(path, problems)
     return LoadedConfiguration(configuration, path, lines)

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from pgsr_core.description import FROM_DATA
 from pgsr_core.mechanisms import AUTO, MECHANISMS, why_not
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.sensitivity import Neighbours
@@ -29,11 +30,10 @@ from tasks.configuration.section import Exact, Section
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]{0,62}")
 MEMORY = re.compile(r"[1-9][0-9]{0,5}(MB|GB|MiB|GiB)")
-FROM_DATA = "from-data"
 LARGEST_MAX_SIZE = 1_000_000
 MOST_REPETITIONS = 1_000
 # Date directives have one width each, so a name that is safe on one day is safe on all.
-_ANY_DAY = date(2000, 1, 1)
+ANY_DAY = date(2000, 1, 1)
 
 
 def identifier(value: Any) -> str:
@@ -254,7 +254,7 @@ class Configuration(Section):
     @classmethod
     def _release(cls, release: str) -> str:
         check_template(release)
-        identifier(render(release, _ANY_DAY))
+        identifier(render(release, ANY_DAY))
         return release
 
     @field_validator("schedule")

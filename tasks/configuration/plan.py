@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pgsr_core.budget import balanced_shares, optimised_shares, split_over_levels
 from pgsr_core.canonical import json_digest
+from pgsr_core.description import BESIDES_THE_KEY, FROM_DATA
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.mechanisms import AUTO, MECHANISMS, Mechanism
@@ -34,6 +35,8 @@ from pgsr_core.sensitivity import l1_sensitivity
 from tasks.configuration.choice import choose_mechanism
 from tasks.configuration.loading import ConfigurationError, LoadedConfiguration, Location, Problem
 from tasks.configuration.model import Configuration, OptimisedSplit, render_release
+from tasks.configuration.names import new_release
+from tasks.configuration.reach import out_of_reach
 from tasks.configuration.section import Section
 from tasks.ingestion.files import find_table
 from tasks.ingestion.regions import RegionTable, read_regions
@@ -41,9 +44,6 @@ from tasks.ingestion.source_digest import SourceFiles, resolve_source
 from tasks.ingestion.units import PublicUnits, read_units
 
 T = TypeVar("T")
-# Noise far beyond this would not fit the exact integer arithmetic of the solvers, and that would
-# show only after the budget is spent; no table could be made of much less.
-LARGEST_SCALE = 10**9
 # A configured number has few digits; what follows from it (ε · share, Δ/ε) may have many.
 Derived = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str, when_used="json")]
 
@@ -149,10 +149,11 @@ class ReleasePlan(Section):
         return resolve_source(self.configuration.source, folder=Path(self.folder), slot=self.slot)
 
     def measurement_descriptor(self, source_digest: str) -> dict[str, object]:
-        """Everything that the draw depends on; post-processing is not part of it.
+        """Everything that the draw depends on, and all that will be stated about it.
 
-        The noise follows from the rest. It is said all the same, so that whoever accounts for it
-        later does not depend on the sensitivity that a later version would compute.
+        Post-processing is not part of it. The noise follows from the rest; it is said all the
+        same, so that whoever accounts for it later does not depend on the sensitivity that a later
+        version would compute.
         """
         configuration = self.configuration
         return {
@@ -166,7 +167,7 @@ class ReleasePlan(Section):
             "largest_contribution": configuration.sizes.largest_contribution,
             "largest_size": configuration.sizes.max,
             "regions": self.tree_digest,
-            "units": self.units_digest or "from-data",
+            "units": self.units_digest or FROM_DATA,
             "simulation": configuration.simulate,
             "source": source_digest,
             "noise": {
@@ -174,13 +175,16 @@ class ReleasePlan(Section):
                 "sensitivity": self.sensitivity,
                 "scales": [str(scale) for scale in self.scales],
             },
+            "sampler": self.sampler,
+            "unit_of_privacy": configuration.population.unit_of_privacy,
         }
 
     def measurement_key(self, source_digest: str) -> str:
-        """The digest of what decides the descriptor: one key, one draw."""
+        """The digest of what tells one draw from another: one key, one draw."""
         descriptor = self.measurement_descriptor(source_digest)
-        del descriptor["noise"]
-        return json_digest(descriptor)
+        return json_digest(
+            {part: said for part, said in descriptor.items() if part not in BESIDES_THE_KEY}
+        )
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
             problems.append(loaded.problem(location, str(error)))
             return None
 
-    release = attempt(("release",), lambda: render_release(configuration, slot))
+    release = attempt(("release",), lambda: new_release(render_release(configuration, slot)))
     attempt(
         ("source", "persons"),
         lambda: resolve_source(configuration.source, folder=loaded.folder, slot=slot),
@@ -237,12 +241,11 @@ def make_plan(loaded: LoadedConfiguration, *, slot: date) -> Planned:
         if not configuration.units_from_data:
             units = attempt(("units",), lambda: _read_units(loaded, tree))
         levels = attempt(("privacy", "split"), lambda: _plan_levels(configuration, tree))
-        if levels is not None and max(level.scale for level in levels) > LARGEST_SCALE:
-            too_small = f"is so small that the noise would have a scale above {LARGEST_SCALE}"
-            problems.append(loaded.problem(("privacy", "epsilon"), too_small))
-        cells = tree.regions * _columns(configuration)
+        scales = [level.scale for level in levels or ()]
+        groups = int(units.groups_by_region[0]) if units else None
         mechanism = MECHANISMS[configuration.mechanism]
-        attempt(("mechanism",), lambda: mechanism.refuse_if_out_of_reach(cells=cells))
+        asked = out_of_reach(configuration, mechanism, tree, scales=scales, groups=groups)
+        problems += [loaded.problem(location, why) for location, why in asked]
     elif not configuration.units_from_data:
         # Without the tree the units cannot be checked, but whether they are there can.
         table = [configuration.units]

@@ -12,12 +12,13 @@ from importlib.metadata import version
 from pgsr_core.errors import PgsrError, Refused
 from pgsr_core.mechanisms import MECHANISMS, why_not
 from tasks.configuration.model import identifier
+from tasks.configuration.names import new_release
 from tasks.configuration.plan import Planned, ReleasePlan
 from tasks.corrections.replacement import was_published
 from tasks.ingestion.regions import RegionTable
 from tasks.ledger.reposts import Repost
-from tasks.publication.signing import named_key
-from tasks.run import Run, RunRef, create_run
+from tasks.publication.preflight import refuse_unpublishable
+from tasks.run import Run, RunRef, create_run, run_of
 
 
 class UnusableName(PgsrError):
@@ -50,23 +51,25 @@ def prepare_repost(source: RunRef, *, release: str, mechanism: str | None = None
         UnusableName: the new name, or the mechanism, is none.
         NeedsOtherMeasurements: the mechanism asks another query.
         NameTaken: the new name stands for something else.
+        ReleaseHasOtherMeasurements: the plan of the source is not the one that was measured by.
+        ReleaseInUse: another process works on the new release.
     """
     run = source.open()
     measurement = run.measurement()
     plan = _plan(run, release=release, mechanism=mechanism or run.plan.mechanism.name)
-    named_key(plan)  # refused now if it cannot be used
+    refuse_unpublishable(plan, source.installation)
     planned = _planned(plan, run)
-    run.ledger.repost(
-        Repost(
-            product=source.product,
-            source=source.release,
-            release=release,
-            mechanism=plan.mechanism.name,
-            key=measurement.key,
-            digest=measurement.digest,
-        )
+    repost = Repost(
+        product=source.product,
+        source=source.release,
+        release=release,
+        mechanism=plan.mechanism.name,
+        key=measurement.key,
+        digest=measurement.digest,
     )
-    return create_run(planned, source.installation)
+    with run_of(planned, source.installation).alone():
+        run.ledger.repost(repost)
+        return create_run(planned, source.installation)
 
 
 def _plan(run: Run, *, release: str, mechanism: str) -> ReleasePlan:
@@ -74,7 +77,7 @@ def _plan(run: Run, *, release: str, mechanism: str) -> ReleasePlan:
     if mechanism not in MECHANISMS:
         raise UnusableName(f"mechanism: {why_not(mechanism)}. Remedy: name another one.")
     try:
-        identifier(release)
+        new_release(identifier(release))
     except ValueError as error:
         raise UnusableName(f"the new release's name {error}. Remedy: choose another one.") from None
     if MECHANISMS[mechanism].query is not run.plan.mechanism.query:

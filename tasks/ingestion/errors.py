@@ -74,8 +74,13 @@ class MissingTable(InputError):
     remedy = "correct source.table, or make a table of the view"
 
 
+class MissingHeader(InputError):
+    rule = "a CSV file must begin with the names of its columns"
+    remedy = "write the file again with a header; below it there may be no row at all"
+
+
 class EmptyTable(InputError):
-    rule = "there must be at least one row"
+    rule = "a public table must have at least one row"
     remedy = "check that the delivery is complete"
 
 
@@ -165,11 +170,6 @@ class DuplicateUnit(InputError):
     remedy = "keep one row for each unit"
 
 
-class NoGroups(InputError):
-    rule = "at least one unit must have a size of 1 or more"
-    remedy = "check the quantities"
-
-
 class UnsafeName(InputError):
     rule = (
         "a name must not look like a formula or a path: at most 200 characters, not starting "
@@ -179,7 +179,9 @@ class UnsafeName(InputError):
 
 
 class OutOfMemory(Unavailable):
-    """The machine's limits, not the data, stopped the run; nothing was changed."""
+    """The machine is too small for the data; nothing was changed."""
+
+    depends_on_data = True
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,5 +1,7 @@
 """Person rows → unit sizes → counts of units per leaf region and size → all levels.
 
+No rows at all are counted like any others: they are a neighbour of one row.
+
 Two scans of the files. One counts persons and distinct persons. The other groups persons and
 public units together by unit: sum of quantities, least and greatest region, and all flags of
 broken rules at once; out of it comes the histogram without the unit sizes ever being stored.
@@ -22,9 +24,7 @@ from pgsr_core.hierarchy import RegionTree
 from tasks.configuration.model import Sizes
 from tasks.ingestion.errors import (
     DuplicatePerson,
-    EmptyTable,
     FileChanged,
-    NoGroups,
     UnitInOtherRegion,
     UnitInTwoRegions,
     UnknownUnit,
@@ -203,8 +203,6 @@ class _Stage:
             table.parameters,
             reads=self._reads,
         )[0]
-        if rows == 0:
-            raise EmptyTable(table=table.files.label)
         if filled != distinct:
             repeated = f"SELECT person FROM ({ids}) GROUP BY person HAVING count(*) > 1"
             self._refuse(DuplicatePerson, "person", f"person IN ({repeated})", table.parameters)
@@ -233,8 +231,6 @@ class _Stage:
             counts.sum(axis=1), self.units.groups_by_region
         ):
             raise FileChanged(table=self.units.files.label)
-        if groups == 0:
-            raise NoGroups(table=self.persons.files.label)
         return TrueSizes(
             counts=counts, groups=groups, top_coded=int(found["top_coded"].sum()), rows=rows
         )

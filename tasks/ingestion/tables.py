@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from pgsr_core.errors import InputError
 from tasks.ingestion.errors import (
     DuplicateColumn,
-    EmptyTable,
     MissingColumn,
+    MissingHeader,
     MissingTable,
     UnreadableFile,
     WrongEncoding,
@@ -217,7 +217,7 @@ def _csv_header(path: Path, label: str, where: str) -> tuple[str, ...]:
             header = next(csv.reader(itertools.islice(lines, _HEADER_LINES), strict=True), None)
         if header is not None and not any("\0" in name for name in header):
             return tuple(header)
-        failure = (EmptyTable if header is None else WrongEncoding)(table=label, detail=where)
+        failure = (MissingHeader if header is None else WrongEncoding)(table=label, detail=where)
     except UnicodeDecodeError:
         failure = WrongEncoding(table=label, detail=where)
     except (OSError, csv.Error):
@@ -272,7 +272,8 @@ def _select(part: _Part, parameter: str, *, extra: str = "") -> str:
 
 
 def _check_type(role: str, type_name: str, column: str, files: TableFiles) -> None:
-    text = type_name == "VARCHAR" or type_name.startswith("ENUM")
+    # A column of which no value was ever seen: some writers give it no type.
+    text = type_name in {"VARCHAR", "NULL", '"NULL"'} or type_name.startswith("ENUM")
     if role == "quantity":
         fits = text or type_name in INTEGERS | FLOATS or type_name.startswith("DECIMAL")
     else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from tasks.ingestion.source_digest import feed_files
 from tasks.ingestion.statements import execute, fetch_columns
 from tasks.ingestion.tables import OpenTable, open_table
 from tasks.storage.duck import DEFAULT_MEMORY_LIMIT, connect
+from tasks.storage.temporary import temporary_folder
 
 UNIT_COLUMNS = {"unit": "unit", "region": "region"}
 _LABEL = "units"
@@ -81,11 +82,11 @@ def read_units(
     """
     files = find_table([path], label=_LABEL, folder=folder)
     with (
-        TemporaryDirectory(prefix="pgsr-", dir=spill_folder) as spill,
+        temporary_folder(spill_folder or Path(gettempdir()), "pgsr-units-") as spill,
         connect(
             None,
             readable=files.readable,
-            writable_folder=Path(spill),
+            writable_folder=spill,
             memory_limit=memory_limit,
             threads=threads,
         ) as connection,

@@ -13,6 +13,7 @@ from pgsr_core.budget import Account, show, total
 from pgsr_core.errors import PgsrError, Refused
 from tasks.ledger.bookkeeping import POPULATION, RAISED
 from tasks.ledger.events import Writer
+from tasks.ledger.leases import lease_holds
 from tasks.ledger.schema import charges, measurements, populations
 
 LONGEST_REASON = 1000
@@ -91,14 +92,17 @@ def account_of(
             f"the ledger has no population {population}. Remedy: see pgsr budget for names."
         )
     spent = connection.scalars(select(charges.c.epsilon).where(charges.c.population == population))
-    # A reservation whose lease ended no longer holds budget; its commit checks again.
-    open_reservations = select(measurements.c.epsilon).where(
-        measurements.c.population == population,
-        measurements.c.digest.is_(None),
-        measurements.c.lease_expires > now,
-        measurements.c.key != (besides or ""),
+    reservations = connection.execute(
+        select(measurements.c.epsilon, measurements.c.owner, measurements.c.lease_expires).where(
+            measurements.c.population == population,
+            measurements.c.digest.is_(None),
+            measurements.c.key != (besides or ""),
+        )
     )
-    reserved = connection.scalars(open_reservations)
+    # One whose lease ended no longer holds budget; its commit checks again.
+    reserved = [
+        row.epsilon for row in reservations if lease_holds(row.owner, row.lease_expires, now=now)
+    ]
     return Account(population, budget, total(spent), total(reserved))
 
 
@@ -106,6 +110,14 @@ def accounts(connection: Connection, *, now: float) -> tuple[Account, ...]:
     """All accounts, by name."""
     names = connection.scalars(select(populations.c.name)).all()
     return tuple(account_of(connection, name, now=now) for name in sorted(names))
+
+
+def is_held(connection: Connection, population: str) -> bool:
+    """Whether something was charged to a population, or is reserved; simulations cost nothing."""
+    paid = select(measurements.c.key).where(
+        measurements.c.population == population, measurements.c.epsilon != Fraction(0)
+    )
+    return connection.scalar(paid.limit(1)) is not None
 
 
 def charges_to(connection: Connection, population: str) -> tuple[Charge, ...]:

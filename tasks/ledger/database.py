@@ -53,6 +53,18 @@ def file_of(url: str) -> Path | None:
     return path
 
 
+def identity_of(url: str) -> str:
+    """What tells a ledger from every other one, and holds no secret: a path, or a server's name."""
+    path = file_of(url)
+    if path is not None:
+        return str(path.resolve())
+    parsed = _parsed(url)
+    said = {name: str(value) for name, value in parsed.query.items()}
+    host = parsed.host or said.get("host", "")
+    database = parsed.database or said.get("dbname", "")
+    return f"postgresql://{host}:{parsed.port or said.get('port', '5432')}/{database}"
+
+
 def file_is_missing(url: str) -> bool:
     """Whether a URL names a SQLite file that is not there; looking creates nothing."""
     path = file_of(url)
@@ -114,24 +126,43 @@ def _postgresql(url: str) -> Engine:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """One write transaction; a database error becomes one that says trying again is safe."""
-    with _errors_told(), engine.begin() as connection:
+    with errors_told(), engine.begin() as connection:
         yield connection
 
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
     """Read the ledger as it is at one moment, without holding up those who write."""
-    options: dict[str, Any] = {_READS_ONLY: True}
-    if engine.dialect.name == "postgresql":
-        options["isolation_level"] = "REPEATABLE READ"
-    with _errors_told(), engine.connect() as bare:
-        connection = bare.execution_options(**options)
+    on_server = engine.dialect.name == "postgresql"
+    with errors_told(), engine.connect() as bare:
+        connection = reading(bare, isolation_level="REPEATABLE READ" if on_server else None)
         with connection.begin():
             yield connection
 
 
+def server_time(connection: Connection) -> float | None:
+    """The clock of the ledger's server, in seconds since 1970; None where there is no server."""
+    if connection.dialect.name != "postgresql":
+        return None
+    seconds = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar()
+    return None if seconds is None else float(seconds)
+
+
+def reading(connection: Connection, *, isolation_level: str | None) -> Connection:
+    """Mark a connection as one that changes nothing in the ledger."""
+    options: dict[str, Any] = {_READS_ONLY: True}
+    if isolation_level is not None:
+        options["isolation_level"] = isolation_level
+    return connection.execution_options(**options)
+
+
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def errors_told() -> Iterator[None]:
+    """Turn an error of the database into one that says what to do.
+
+    Raises:
+        LedgerUnavailable: nothing was changed.
+    """
     try:
         yield
     except DBAPIError as error:

@@ -13,15 +13,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from pgsr_core.budget import Account
 from pgsr_core.chain import Event, Head
-from tasks.ledger import accounts, measurements, reposts, runs
+from tasks.ledger import accounts, locks, measurements, reposts, runs
 from tasks.ledger.accounts import Charge
-from tasks.ledger.database import file_of, snapshot, transaction
+from tasks.ledger.database import file_of, server_time, snapshot, transaction
 from tasks.ledger.events import Writer, read_events
 from tasks.ledger.history import History, LedgerEdited, LedgerForked, LedgerRolledBack
+from tasks.ledger.leases import LEASE_SECONDS
+from tasks.ledger.locks import ReleaseInUse
 from tasks.ledger.measurements import (
-    LEASE_SECONDS,
     Drawn,
     Int,
     Measurement,
@@ -35,7 +38,7 @@ from tasks.ledger.measurements import (
 from tasks.ledger.runs import RunState
 from tasks.ledger.versions import ledger_exists, open_engine
 from tasks.ledger.witness import Witness
-from tasks.storage.zones import WITNESS_FILE
+from tasks.storage.places import WITNESS_FILE
 
 __all__ = [
     "LEASE_SECONDS",
@@ -48,6 +51,7 @@ __all__ = [
     "MeasurementDamaged",
     "MeasurementRequest",
     "ReleaseHasOtherMeasurements",
+    "ReleaseInUse",
     "Reservation",
     "ReservationLost",
     "ReservedElsewhere",
@@ -61,7 +65,8 @@ class Ledger:
     Args:
         url: a SQLite file or a PostgreSQL database.
         witness: the file that remembers the chain's head; beside a SQLite file by default.
-        clock: seconds since 1970.
+        clock: seconds since 1970; by default the server's, where there is one, so that machines
+            that share a ledger go by one clock.
 
     Raises:
         LedgerUnavailable: it cannot be reached.
@@ -74,10 +79,11 @@ class Ledger:
         url: str,
         *,
         witness: Path | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         place = witness or default_witness(url)
         self._engine = open_engine(url)
+        self._file = file_of(url)
         self._history = History(self._engine, url, Witness(place))
         self._history.verify()
         self._clock = clock
@@ -88,6 +94,34 @@ class Ledger:
         return cls(url, witness=witness) if ledger_exists(url) else None
 
     # --- exactly once -----------------------------------------------------------------------
+
+    @contextmanager
+    def alone(self, product: str, release: str) -> Iterator[None]:
+        """Work on a release while no other process does; ends with the process at the latest.
+
+        Raises:
+            ReleaseInUse: another process does.
+        """
+        with locks.alone(self._engine, self._file, f"{product}/{release}"):
+            yield
+
+    def require_still_alone(self, product: str, release: str) -> None:
+        """See that the lock which `alone` took was not lost together with its server.
+
+        Raises:
+            ReleaseInUse: another process has taken it meanwhile.
+        """
+        locks.still_alone(self._engine, f"{product}/{release}")
+
+    def require_no_reservation(self, product: str, release: str) -> None:
+        """See that no process is drawing a release's noise: its plan must stay until it is done.
+
+        Raises:
+            ReservedElsewhere: one is.
+        """
+        with snapshot(self._engine) as connection:
+            now = self._now(connection)
+            measurements.require_no_reservation(connection, product, release, now=now)
 
     def reserve(self, request: MeasurementRequest) -> Reservation | Measurement:
         """Find the committed measurement, or reserve the right and the budget to draw it.
@@ -165,12 +199,17 @@ class Ledger:
         with snapshot(self._engine) as connection:
             if budget is not None and accounts.budget_of(connection, population) is None:
                 return Account(population, budget)
-            return accounts.account_of(connection, population, now=self._clock())
+            return accounts.account_of(connection, population, now=self._now(connection))
 
     def accounts(self) -> tuple[Account, ...]:
         """All accounts, by name."""
         with snapshot(self._engine) as connection:
-            return accounts.accounts(connection, now=self._clock())
+            return accounts.accounts(connection, now=self._now(connection))
+
+    def holds(self, population: str) -> bool:
+        """Whether something was charged to a population here, or is reserved; not simulations."""
+        with snapshot(self._engine) as connection:
+            return accounts.is_held(connection, population)
 
     def charges(self, population: str) -> tuple[Charge, ...]:
         """Every charge to a population, by product and release."""
@@ -239,10 +278,15 @@ class Ledger:
         """One write transaction; once it is durable, the witness learns of its events."""
         with transaction(self._engine) as connection:
             start = self._history.lock(connection)
-            writer = Writer(connection, now=self._clock(), head=start)
+            writer = Writer(connection, now=self._now(connection), head=start)
             yield writer
         if writer.head != start:
             self._history.advance(writer.head)
+
+    def _now(self, connection: Connection) -> float:
+        if self._clock is not None:
+            return self._clock()
+        return server_time(connection) or time.time()
 
 
 def default_witness(url: str) -> Path:

@@ -29,20 +29,23 @@ from pgsr_core.errors import PgsrError, Refused, Unavailable
 from tasks.ledger.accounts import account_of, introduce
 from tasks.ledger.bookkeeping import MEASURED
 from tasks.ledger.events import Writer
+from tasks.ledger.leases import LEASE_SECONDS, lease_holds
 from tasks.ledger.owner import Owner, this_process
 from tasks.ledger.reposts import reposted_key
 from tasks.ledger.schema import charges, measurement_chunks, measurements
 
-LEASE_SECONDS = 900.0
 CHUNK_BYTES = 4 << 20
 SHOWN_CHARACTERS = 12
 RESERVED = "reserved"
 GIVEN_BACK = "given-back"
 Int = NDArray[np.int64]
+_NAMES_AND_SOURCE = frozenset({"product", "release", "source"})
 
 
 class ReleaseHasOtherMeasurements(PgsrError):
     """A release of this name was measured under another description; it is not drawn again."""
+
+    depends_on_data = True
 
     def __init__(
         self, *, product: str, release: str, differs: Mapping[str, tuple[Any, Any]]
@@ -118,6 +121,7 @@ class Measurement:
             ReleaseHasOtherMeasurements: naming what differs.
         """
         if self.key == request.key:
+            self.require_description(request.descriptor, request.product, request.release)
             return
         held, asked = self.descriptor, request.descriptor
         differs = {
@@ -128,6 +132,23 @@ class Measurement:
         raise ReleaseHasOtherMeasurements(
             product=request.product, release=request.release, differs=differs
         )
+
+    def require_description(self, said: Mapping[str, Any], product: str, release: str) -> None:
+        """Refuse a plan that says anything else of this measurement than the ledger does.
+
+        The names and the source are not compared: a reposted release has another name, and the
+        data may be gone by now. What an earlier version did not keep cannot differ.
+
+        Raises:
+            ReleaseHasOtherMeasurements: naming what differs.
+        """
+        differs = {
+            part: (held, said.get(part))
+            for part, held in self.descriptor.items()
+            if part not in _NAMES_AND_SOURCE and held != said.get(part)
+        }
+        if differs:
+            raise ReleaseHasOtherMeasurements(product=product, release=release, differs=differs)
 
 
 @dataclass(frozen=True)
@@ -293,10 +314,21 @@ def _of_release(connection: Connection, product: str, release: str) -> Row[Any] 
     return connection.execute(select(measurements).where(*mine)).first()
 
 
+def require_no_reservation(
+    connection: Connection, product: str, release: str, *, now: float
+) -> None:
+    """See that nobody is drawing a release's noise, or just about to.
+
+    Raises:
+        ReservedElsewhere: a live process holds the reservation.
+    """
+    held = _of_release(connection, product, release)
+    if held is not None and held.digest is None:
+        _refuse_live(held, now=now)
+
+
 def _refuse_live(held: Row[Any], *, now: float) -> None:
-    owner = Owner.parse(held.owner)
-    live = held.lease_expires > now
-    if live and not (owner is not None and owner.is_surely_gone()):
+    if lease_holds(held.owner, held.lease_expires, now=now):
         raise ReservedElsewhere(
             f"{held.product}/{held.release} is being measured by another process. "
             "Remedy: wait for it; if its machine died, try again when its lease has ended "

@@ -27,7 +27,8 @@ class RunState:
         stage: which it was in.
         owner: the process, as `Owner` writes it.
         updated: when it noted this, in seconds since 1970.
-        error: the class of what stopped it.
+        error: what may be said of what stopped it; earlier versions noted any class, so that
+            whoever shows it asks tasks/outside.py.
     """
 
     product: str
@@ -54,7 +55,8 @@ class RunState:
         if self.shown != RUNNING:
             return True
         here = self.process is not None and self.process.is_here()
-        return not here and now - self.updated > SILENCE_SECONDS
+        # A note from the future was written by a wrong clock, and says nothing about now.
+        return not here and abs(now - self.updated) > SILENCE_SECONDS
 
 
 def set_state(

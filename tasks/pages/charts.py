@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ _AXIS = {
     "titleFontWeight": "normal",
 }
 LOOK = {
+    # Charts are hidden from screen readers, which read the tables.
+    "aria": False,
     "background": "transparent",
     "font": "sans-serif",
     "view": {"stroke": None},
@@ -66,31 +68,41 @@ class Figure:
         specification: in Vega-Lite; its data are called ROWS.
         logarithmic: the fields on a symmetric logarithmic axis, whose ticks follow the data; they
             are the parameter TICKS. Empty for an even axis.
+        parameters: that its expressions name, besides TICKS.
     """
 
     specification: Mapping[str, Any]
     logarithmic: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def svg(self, rows: Sequence[Row]) -> Markup:
         """Draw it, for a template; the same rows give the same bytes."""
         from markupsafe import Markup
 
-        filled = {**self.specification, "data": {"name": ROWS, "values": rows}}
-        if self.logarithmic:
-            numbers = [row[field] or 0 for row in rows for field in self.logarithmic]
-            filled["params"] = [{"name": TICKS, "value": decades(min(numbers), max(numbers))}]
+        filled = self._with_parameters(ticks_of(rows, self.logarithmic))
+        filled["data"] = {"name": ROWS, "values": rows}
         # Vega escapes what it draws.
         return Markup(_draw(json.dumps(filled)))  # noqa: S704
 
     def vega(self) -> dict[str, Any]:
-        """Compile it for the Vega runtime of a page."""
+        """Compile it for the Vega runtime of a page; parameters become signals."""
         import vl_convert
 
-        compiled: dict[str, Any] = vl_convert.vegalite_to_vega(dict(self.specification))
+        compiled: dict[str, Any] = vl_convert.vegalite_to_vega(self._with_parameters([]))
         return compiled
 
+    def _with_parameters(self, ticks: list[int]) -> dict[str, Any]:
+        values = {**self.parameters, **({TICKS: ticks} if self.logarithmic else {})}
+        params = [{"name": name, "value": value} for name, value in values.items()]
+        return {**self.specification, "params": params}
 
-def figure(layers: Sequence[alt.Chart], *, logarithmic: Sequence[str] = ()) -> Figure:
+
+def figure(
+    layers: Sequence[alt.Chart],
+    *,
+    logarithmic: Sequence[str] = (),
+    parameters: Mapping[str, Any] | None = None,
+) -> Figure:
     """Lay marks over one another, with the size, the margins and the look of all charts."""
     import altair as alt
 
@@ -102,10 +114,15 @@ def figure(layers: Sequence[alt.Chart], *, logarithmic: Sequence[str] = ()) -> F
         padding=PADDING,
         autosize=alt.AutoSizeParams(type="none"),
     )
-    params = {"params": [{"name": TICKS, "value": []}]} if logarithmic else {}
     # Checking a specification against its schema takes ten times as long as drawing it.
     described = chart.to_dict(validate=False)
-    return Figure({**described, **params, "config": LOOK}, tuple(logarithmic))
+    return Figure({**described, "config": LOOK}, tuple(logarithmic), parameters or {})
+
+
+def ticks_of(rows: Sequence[Row], fields: Sequence[str]) -> list[int]:
+    """The ticks of a logarithmic axis for these fields of the rows."""
+    numbers = [row[field] or 0 for row in rows for field in fields] or [0]
+    return decades(min(numbers), max(numbers))
 
 
 def decades(smallest: float, largest: float) -> list[int]:
@@ -120,6 +137,12 @@ def round_sizes(first: int, last: int) -> list[int]:
     steps = [step * 10**power for power in range(10) for step in (1, 2, 5)]
     # A tick right beside the last one would run into it.
     return [first, *(step for step in steps if first < step <= last * 0.45), last]
+
+
+def decade_sizes(starts: Sequence[int]) -> list[int]:
+    """Of the first sizes of ranges those that are labelled: 0, 1, 10, 100, … and the last."""
+    decades_of = [start for start in starts[:-3] if start in {0, *(10**k for k in range(10))}]
+    return [*decades_of, starts[-1]]
 
 
 @lru_cache(maxsize=64)

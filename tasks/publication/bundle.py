@@ -1,15 +1,17 @@
 """Building a bundle: every file of a release, in a folder that nobody reads yet.
 
 A bundle is a pure function of the store, the facts and the versions of the software: built
-again, it has the same bytes.
+again, it has the same bytes, unless its report could be made only one of the times.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgsr_core.documents.wordings import privacy_document
 from tasks.publication.documents import (
     CHECKS,
     DATAPACKAGE,
@@ -21,13 +23,14 @@ from tasks.publication.documents import (
 )
 from tasks.publication.errors import GateNotPassed, NotEnoughMemory, PublicFolderUnusable
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report.page import render_report
+from tasks.publication.report.page import outline_plain_report, render_report
 from tasks.publication.report.reading import read_report_tables
-from tasks.publication.statement import privacy_document
 from tasks.publication.tables import FORMATS, write_tables
 
 if TYPE_CHECKING:
     import duckdb
+
+logger = logging.getLogger("pgsr.publication")
 
 
 def build_bundle(
@@ -85,12 +88,33 @@ def _write_documents(
     simulation = facts.simulation
     write_json(folder / PRIVACY, privacy_document(facts), simulation=simulation)
     write_json(folder / CHECKS, checks_document(facts), simulation=simulation)
-    tables = read_report_tables(connection, facts)
-    page = render_report(facts, tables, formats=formats, keyid=keyid)
+    page = _page(connection, facts, formats=formats, keyid=keyid)
     (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
     # Last, because it holds the checksum of every other file.
     package = datapackage_document(folder, facts, formats=formats)
     write_json(folder / DATAPACKAGE, package, simulation=simulation)
+
+
+def _page(
+    connection: duckdb.DuckDBPyConnection,
+    facts: BundleFacts,
+    *,
+    formats: Sequence[str],
+    keyid: str | None,
+) -> str:
+    """The report; where it cannot be made, for whatever reason, the plain page."""
+    try:
+        tables = read_report_tables(connection, facts)
+        return render_report(facts, tables, formats=formats, keyid=keyid)
+    except Exception as error:
+        # Measurements are paid for by now: no picture is worth stopping the release.
+        logger.warning(
+            "%s has no charts and tables: the report could not be made (%s); all other files of "
+            "the bundle are complete",
+            REPORT,
+            type(error).__name__,
+        )
+        return outline_plain_report(facts, formats=formats, keyid=keyid).filled()
 
 
 def refuse_failed_checks(facts: BundleFacts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pgsr_core.errors import InputError, PgsrError, Refused, Unavailable
@@ -52,8 +53,31 @@ class AlreadyPublished(Refused):
     def __init__(self, release: str) -> None:
         self.release = release
         super().__init__(
-            f"something is already published as {release!r}, and a release is never overwritten. "
-            "Remedy: publish under a new release name."
+            f"something else stands in the public folder as {release!r}, and nothing there is ever "
+            "overwritten. Remedy: find out what it is; move it away and run the same again, or "
+            "choose another release name."
+        )
+
+
+class NoticeInTheWay(Refused):
+    """A notice of withdrawal stands where nothing was published yet."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        super().__init__(
+            f"a notice of withdrawal of {release!r} stands in the public folder, so everybody "
+            "would take the release for withdrawn. Remedy: choose another release name, or find "
+            "out whose notice it is and move it away."
+        )
+
+
+class DiffersInCase(Refused):
+    """A name that some file systems cannot tell from one that is there."""
+
+    def __init__(self, name: str, there: str) -> None:
+        super().__init__(
+            f"{name!r} differs from {there!r}, which is there already, in upper and lower case "
+            "only; where bundles are copied to they may be one. Remedy: choose another name."
         )
 
 
@@ -95,7 +119,7 @@ class PublicFolderUnusable(Unavailable):
         self.reason = reason or "unknown reason"
         super().__init__(
             f"the public folder cannot be written ({self.reason}); nothing was published. Remedy: "
-            "make it writable, with room for the bundle, and resume the release."
+            "make it writable, with room for the bundle, and run the same again."
         )
 
 
@@ -118,3 +142,54 @@ class NotEnoughMemory(Unavailable):
             "the tables could not be put in order within the memory limit; nothing was "
             "published. Remedy: raise resources.memory_limit and resume the release."
         )
+
+
+class NotEnoughRoom(Unavailable):
+    """A disk has less room than the release may need; nothing was charged or drawn."""
+
+    def __init__(self, place: Path, *, needed: int, free: int) -> None:
+        self.needed = needed
+        self.free = free
+        super().__init__(
+            f"the release may need {_megabytes(needed)} at {place}, and {_megabytes(free)} are "
+            "free. Remedy: make room there, and run the same again; nothing was charged."
+        )
+
+
+class NoMoreFiles(Unavailable):
+    """A disk takes no more files, whatever room it has."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(
+            f"the disk at {place} takes no more files (its inodes are used up). Remedy: delete "
+            "what is not needed there, and run the same again; nothing was charged."
+        )
+
+
+class TooLittleMemory(Unavailable):
+    """The tables of the release do not fit into this machine's memory."""
+
+    def __init__(self, *, needed: int, there: int) -> None:
+        self.needed = needed
+        self.there = there
+        super().__init__(
+            f"the tables of the release need at least {_megabytes(needed)} of memory, and this "
+            f"machine has {_megabytes(there)}. Remedy: lower sizes.max, take fewer regions, or use "
+            "a larger machine; nothing was charged."
+        )
+
+
+class CannotBuildBundle(Unavailable):
+    """A bundle of a few made-up numbers could not be built, so a real one could not be, either."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"no bundle or report can be built on this machine ({what}). Remedy: install the "
+            "software anew from its lock, see pgsr doctor, and run the same again; nothing was "
+            "charged."
+        )
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:,.0f} MB"

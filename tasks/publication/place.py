@@ -9,13 +9,10 @@ attempt from removing what another is still building.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,14 +29,13 @@ from tasks.publication.errors import (
     PublicFolderUnusable,
     UnsafeName,
 )
-from tasks.storage.zones import PRIVATE_FILE, PRIVATE_FOLDER
+from tasks.storage.temporary import remove_abandoned, temporary_folder
 
 PUBLIC_FILE = 0o644
 PUBLIC_FOLDER = 0o755
 
 # Files that datapackage.json does not list: itself, and the signature over it.
 UNLISTED = frozenset({DATAPACKAGE, PROVENANCE_FILE})
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -109,18 +105,16 @@ def staging_folder(to: Path, product: str, release: str) -> Iterator[Staging]:
     if not to.is_dir():
         raise PublicFolderMissing
     make_public_folder(destination.parent)
-    prefix = f".staging-{release}-"
-    try:
-        for leftover in _folders_of(destination.parent, prefix):
-            _remove_if_abandoned(leftover)
-        folder, lock = _make_locked_folder(destination.parent, prefix)
-    except OSError as error:
-        raise PublicFolderUnusable(error.strerror) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(temporary_folder(destination.parent, _prefix(release)))
+        except OSError as error:
+            raise PublicFolderUnusable(error.strerror) from error
         yield Staging(folder=folder, bundle=folder / "bundle", destination=destination)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+
+
+def _prefix(release: str) -> str:
+    return f".staging-{release}-"
 
 
 def make_public_folder(folder: Path) -> None:
@@ -141,59 +135,6 @@ def make_public_folder(folder: Path) -> None:
         raise PublicFolderUnusable(error.strerror) from error
     if not folder.is_dir():
         raise PublicFolderMissing
-
-
-def _folders_of(parent: Path, prefix: str) -> list[Path]:
-    return [
-        path
-        for path in parent.iterdir()
-        # A random part holds no '-', so "2026-Q1" does not take in a release "2026-Q1-revised".
-        if path.name.startswith(prefix)
-        and "-" not in path.name.removeprefix(prefix)
-        and not path.is_symlink()
-    ]
-
-
-def _make_locked_folder(parent: Path, prefix: str) -> tuple[Path, int]:
-    """Make a staging folder and hold its lock.
-
-    Another process may take the new folder for abandoned until the lock is held. It then holds
-    the lock itself, or has removed or made the file, and the next name is tried.
-    """
-    for _ in range(_ATTEMPTS):
-        folder = parent / f"{prefix}{secrets.token_hex(8)}"
-        folder.mkdir(mode=PRIVATE_FOLDER)
-        lock = None
-        try:
-            lock = os.open(
-                folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE
-            )
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), (folder / "lock").stat()):
-                return folder, lock
-        except (BlockingIOError, FileExistsError, FileNotFoundError):
-            pass
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        if lock is not None:
-            os.close(lock)
-    raise BlockingIOError(errno.EAGAIN, "other processes keep removing the staging folder")
-
-
-def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a staging folder whose process is gone; its lock went with it."""
-    try:
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    except OSError:
-        return  # gone already, or another user's; neither keeps a release from being published
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(lock)
 
 
 def publish_bundle(staging: Path, destination: Path) -> Published:
@@ -251,8 +192,7 @@ def confirm_published(destination: Path) -> Published:
     """
     try:
         checksums = verified_checksums(destination)
-        for leftover in _folders_of(destination.parent, f".staging-{destination.name}-"):
-            _remove_if_abandoned(leftover)
+        remove_abandoned(destination.parent, _prefix(destination.name))
         _flush(destination.parent)
     except NotABundle as error:
         raise DamagedRelease(error.what) from None

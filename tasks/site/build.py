@@ -13,6 +13,7 @@ from tasks.ledger.inspection import NoLedger
 from tasks.pages.frame import asset, render_page
 from tasks.publication.documents import REPORT
 from tasks.publication.facts import SIMULATION_NOTICE
+from tasks.publication.report.bins import bin_label, size_bins
 from tasks.publication.report.figures import MOST_BARS
 from tasks.site.bundles import Bundle, NoBundle, find_bundle
 from tasks.site.comparison import CONFIDENCE, Verdict, compare
@@ -20,6 +21,7 @@ from tasks.site.figures import change_svg
 from tasks.site.history import ProductHistory, ReleaseHistory, budgets_of, products_of
 from tasks.site.operations import Operation, configuration_of, operations_of
 from tasks.site.place import check_place, site_folder
+from tasks.site.released import released
 from tasks.site.settings import compare_configurations, compare_settings
 from tasks.site.views import (
     MOST_COMPARED,
@@ -101,15 +103,19 @@ class _Site:
 
     def __init__(self, home: Home, log: Log, *, internal: bool) -> None:
         self._home = home
-        self._log = log
         self._internal = internal
-        histories = products_of(log.events)
-        self._products = tuple(_product_view(home, history) for history in histories)
-        self._budgets = budget_views(budgets_of(log.events), histories, log.events)
+        self._events = log.events if internal else released(log.events)
+        histories = products_of(self._events)
+        self._products = tuple(
+            _product_view(home, history, internal=internal)
+            for history in histories
+            if internal or history.is_public
+        )
+        self._budgets = budget_views(budgets_of(self._events), histories, self._events)
         self._operations = operations_of(home, log.events) if internal else ()
-        self._verification = verification_of(log)
         every = frozenset(event.head for event in log.events)
         self._heads = every if internal else public_heads(log, self.releases)
+        self._verification = verification_of(log, self._events, self._heads)
 
     @property
     def releases(self) -> tuple[ReleaseView, ...]:
@@ -145,7 +151,7 @@ class _Site:
 
     def _rows(self, release: ReleaseHistory | None = None) -> Sequence[Any]:
         pages = {(r.history.product, r.history.release): r.page for r in self.releases}
-        events = self._log.events if release is None else release.events
+        events = self._events if release is None else release.events
         return event_rows(events, pages, heads=self._heads, internal=self._internal)
 
     def _release(self, product: ProductView, release: ReleaseView) -> str:
@@ -168,8 +174,14 @@ class _Site:
     def _comparison(self, product: ProductView, release: ReleaseView, link: ComparisonLink) -> str:
         earlier, later = _bundle(link.earlier), _bundle(release)
         found = compare(earlier, later)
+        ranges = [bin_ for bin_ in size_bins(found.sizes) or () if bin_[1] > bin_[0]]
+        bins = {bin_[0]: bin_label(bin_) for bin_ in ranges}
         settings = compare_settings(earlier, later)
         sides = (link.earlier.history, release.history)
+
+        def label(size: int) -> str:
+            return f"{size:,} or more" if size in found.largest else f"{size:,}"
+
         context = {
             "product": product,
             "release": release,
@@ -180,8 +192,10 @@ class _Site:
             "beyond": sum(level.verdicts[Verdict.BEYOND] for level in found.levels),
             "confidence": CONFIDENCE,
             "svg": change_svg(found) if found.root else "",
-            "many_sizes": len(found.sizes) > MOST_BARS,
-            "label": lambda size: f"{size:,} or more" if size in found.largest else f"{size:,}",
+            "many_sizes": len(found.sizes) > MOST_BARS and not bins,
+            "draws_margins": found.states_margins and not bins,
+            "root_label": lambda size: bins.get(size) or label(size),
+            "label": label,
             "signed": lambda number: f"{number:+,}".replace("-", "−") if number else "0",
             "same_measurements": sides[0].measurements == sides[1].measurements,
             "settings": settings,
@@ -239,10 +253,11 @@ def _occurs(verdict: Verdict, states_margins: bool) -> bool:
     return states_margins or verdict is Verdict.SAME
 
 
-def _product_view(home: Home, history: ProductHistory) -> ProductView:
+def _product_view(home: Home, history: ProductHistory, *, internal: bool) -> ProductView:
     bundles: dict[str, Bundle] = {}
     reasons: dict[str, str] = {}
-    for release in history.releases:
+    releases = [release for release in history.releases if internal or release.is_out]
+    for release in releases:
         try:
             bundles[release.release] = find_bundle(home, release)
         except NoBundle as reason:
@@ -254,7 +269,7 @@ def _product_view(home: Home, history: ProductHistory) -> ProductView:
             reasons.get(release.release, ""),
             replaced_by=None,
         )
-        for release in history.releases
+        for release in releases
     ]
     replaced = {view.replaces: view.history.release for view in views if view.replaces}
     named = [replace(view, replaced_by=replaced.get(view.history.release)) for view in views]

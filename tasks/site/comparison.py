@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pgsr_core.margins import MARGINS
+from tasks.publication.report.bins import size_bins
 from tasks.site.bundles import Bundle
 from tasks.storage.duck import connect
 
@@ -81,7 +82,8 @@ class Comparison:
         sizes: those that mean the same in both.
         largest: the top-coded size of each; where they differ it is compared in neither.
         levels: root first.
-        root: every size of the root.
+        root: every size of the root, or every range of sizes where a page could not show each
+            (see bins.py), without margins, which do not add up.
         listed: of the regions below, the counts that changed most beyond their margins.
         beyond: how many there are of those.
         regions_gone: regions of the earlier release that the later one does not have.
@@ -117,7 +119,7 @@ def compare(earlier: Bundle, later: Bundle) -> Comparison:
             sizes=sizes,
             largest=largest,
             levels=_levels(connection),
-            root=_cells(connection, "level = 1", len(sizes)),
+            root=_root(connection, sizes),
             listed=below,
             beyond=_number(connection, "cells WHERE verdict = 'beyond the margins' AND level > 1"),
             regions_gone=_number(connection, _only_in("earlier", "later")),
@@ -240,6 +242,24 @@ def _cells(connection: duckdb.DuckDBPyConnection, which: str, most: int) -> tupl
         {"most": most},
     ).fetchall()
     return tuple(Cell(*(*row[:-1], Verdict(row[-1]))) for row in rows)
+
+
+def _root(connection: duckdb.DuckDBPyConnection, sizes: range) -> tuple[Cell, ...]:
+    bins = size_bins(sizes)
+    if bins is None:
+        return _cells(connection, "level = 1", len(sizes))
+    rows = connection.execute(
+        """
+        SELECT "level", region, title, b.first, CAST(sum(earlier) AS BIGINT),
+               CAST(sum(later) AS BIGINT), bool_and(earlier = later)
+        FROM cells JOIN (SELECT unnest($firsts) AS first, unnest($lasts) AS last) AS b
+             ON size BETWEEN b.first AND b.last
+        WHERE "level" = 1 GROUP BY ALL ORDER BY b.first
+        """,
+        {"firsts": [first for first, _ in bins], "lasts": [last for _, last in bins]},
+    ).fetchall()
+    said = {True: Verdict.SAME, False: Verdict.UNKNOWN}
+    return tuple(Cell(*(*row[:-1], None, None, said[row[-1]])) for row in rows)
 
 
 def _only_in(side: str, other: str) -> str:

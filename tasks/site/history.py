@@ -34,12 +34,12 @@ PUBLIC_FACTS: Mapping[str, tuple[str, ...]] = {
     PUBLISHED: ("digests",),
     WITHDRAWN: ("reason", "withdrawn_on"),
     SCHEDULED: ("cron", "timezone", "pattern"),
-    "migrated": ("from", "to", "events"),
+    "migrated": ("from", "to"),
 }
 
 
 class State(StrEnum):
-    """Where a release stands, as far as the public is concerned."""
+    """Where a release stands; the public site has those that are out, published or withdrawn."""
 
     BEGUN = "begun"
     MEASURED = "measured, not published"
@@ -81,6 +81,11 @@ class ReleaseHistory:
             return State.STOPPED
         measured = self.last(MEASURED) or self.last(REPOSTED)
         return State.MEASURED if measured else State.BEGUN
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the public has, or had, something of it."""
+        return self.state in {State.PUBLISHED, State.WITHDRAWN}
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -129,6 +134,11 @@ class ProductHistory:
     name: str
     releases: tuple[ReleaseHistory, ...]
     schedule: Event | None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether anything of it is out, or announced."""
+        return self.schedule is not None or any(release.is_out for release in self.releases)
 
     @property
     def population(self) -> str | None:

@@ -1,7 +1,7 @@
 """The operator's view: whose runs stand where, how long stages took, what failed, who was told.
 
-For the confidential zone only. Errors are named by their class; their texts, which may quote the
-data, stay in the operator's log.
+For the confidential zone only. Errors are named as they are outside of it (tasks/outside.py); their
+texts, which may quote the data, stay in the operator's log.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tasks.configuration.model import Configuration
 from tasks.ledger.database import connect, snapshot
 from tasks.ledger.runs import RunState, run_states
 from tasks.observations import Observation, observations
+from tasks.outside import IN_WORDS, INPUT_STOPPED, recorded_name
 from tasks.run import NoSuchRun, PlanDamaged, RunRef
 from tasks.storage.zones import Home
 from tasks.timeline import moment
@@ -37,6 +38,11 @@ class StageRow:
     def megabytes(self) -> str:
         """The most memory that its process had held until then."""
         return f"{self.seen.peak_bytes / 1e6:,.0f}"
+
+    @property
+    def error(self) -> str:
+        """What may be said of what stopped it; empty if it finished."""
+        return _error(self.name, self.seen.error)
 
     @property
     def ended(self) -> str:
@@ -65,6 +71,11 @@ class Operation:
     def name(self) -> str:
         """PRODUCT/RELEASE."""
         return f"{self.state.product}/{self.state.release}"
+
+    @property
+    def error(self) -> str:
+        """What may be said of what stopped it; empty if nothing did."""
+        return _error(self.state.stage, self.state.error)
 
     @property
     def host(self) -> str:
@@ -123,6 +134,11 @@ def _alerts(state: RunState, events: Sequence[Event]) -> tuple[AlertRow, ...]:
             told = tuple((str(channel), str(outcome)) for channel, outcome in outcomes)
             found.append(AlertRow(moment(event), str(event.facts.get("alert")), told))
     return tuple(found)
+
+
+def _error(stage: str, recorded: str | None) -> str:
+    name = recorded_name(stage, recorded)
+    return IN_WORDS if name == INPUT_STOPPED else name or ""
 
 
 def _moment(seconds: float) -> str:

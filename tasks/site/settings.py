@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pgsr_core.documents.words import in_words
 from pgsr_core.margins import MARGINS
 from tasks.configuration.model import Configuration
-from tasks.publication.statement import in_words
 from tasks.site.bundles import Bundle
 
 UNKNOWN = "–"

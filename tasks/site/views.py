@@ -37,13 +37,15 @@ class Verification:
     """Whether the log is what was written.
 
     Attributes:
+        events: how many of them the site shows.
+        head: the newest that the site may show; None where there is none.
+        as_of: the day of the last event that the site shows.
         problems: in words that may name files of the installation; for operators.
         areas: what is affected, for everybody.
     """
 
     events: int
-    sequence: int
-    head: str
+    head: Head | None
     as_of: date | None
     problems: tuple[str, ...]
     areas: tuple[str, ...]
@@ -295,13 +297,12 @@ class EventRow:
     is_bad: bool
 
 
-def verification_of(log: Log) -> Verification:
-    """Sum up what was found."""
-    days = [day for event in log.events if (day := day_of(event)) is not None]
+def verification_of(log: Log, events: Sequence[Event], heads: Collection[Head]) -> Verification:
+    """Sum up what was found in the log, for a site that shows these events and heads of it."""
+    days = [day for event in events if (day := day_of(event)) is not None]
     return Verification(
-        events=len(log.events),
-        sequence=log.head.sequence,
-        head=log.head.hash,
+        events=len(events),
+        head=max(heads, key=lambda head: head.sequence, default=None),
         as_of=days[-1] if days else None,
         problems=log.problems,
         areas=tuple(sorted({problem.partition(":")[0] for problem in log.problems})),
@@ -324,17 +325,15 @@ def budget_views(
 
 
 def public_heads(log: Log, releases: Sequence[ReleaseView]) -> frozenset[Head]:
-    """The heads that are out: of signed bundles, of notices of withdrawal, and the last one.
+    """The heads that are out: of signed bundles and of notices of withdrawal.
 
     A hash confirms a guess at what was hashed, the time of day and the person among it, so
-    the hashes of all other events stay inside.
+    the hashes of all other events stay inside. So does the last one: it would tell of attempts.
     """
     signed = (r.bundle.signature for r in releases if r.bundle is not None)
     out = {signature.head for signature in signed if signature is not None}
     return frozenset(
-        event.head
-        for event in log.events
-        if event.head in out or event.kind == WITHDRAWN or event.head == log.head
+        event.head for event in log.events if event.head in out or event.kind == WITHDRAWN
     )
 
 
@@ -346,13 +345,14 @@ def event_rows(
     internal: bool,
 ) -> tuple[EventRow, ...]:
     """Events as rows, with these heads; the public sees what is public of them."""
-    return tuple(_event_row(event, pages, heads, internal=internal) for event in events)
+    hashes = {head.hash for head in heads}
+    return tuple(_event_row(event, pages, hashes, internal=internal) for event in events)
 
 
 def _event_row(
     event: Event,
     pages: Mapping[tuple[str, str], str],
-    heads: Collection[Head],
+    hashes: Collection[str],
     *,
     internal: bool,
 ) -> EventRow:
@@ -369,7 +369,7 @@ def _event_row(
         spent=show(Fraction(spent)) if _is_number(spent) else spent,
         checks=timeline.checks(shown),
         facts=timeline.describe(shown) if internal or shown.facts else "",
-        hash=event.hash if event.head in heads else "",
+        hash=event.hash if event.hash in hashes else "",
         is_bad=failed or event.kind == WITHDRAWN,
     )
 

@@ -16,7 +16,7 @@ from tasks.storage.tables import TableRef
 STAGE = "cumulative"
 
 
-@stage(STAGE, retry=True)
+@stage(STAGE, retry=False)
 def cumulative(ref: RunRef, sizes: TableRef) -> TableRef:
     """Write `true_cumulative`, or pass the counts on where they are what is measured."""
     run = ref.open()

@@ -13,7 +13,7 @@ from tasks.stages.prepare import prepare
 STAGE = "prepare"
 
 
-@stage(STAGE, retry=True)
+@stage(STAGE, retry=False)
 def decide(ref: RunRef, order: Order) -> None:
     """Decide the release of a slot and store its plan.
 
@@ -22,5 +22,10 @@ def decide(ref: RunRef, order: Order) -> None:
         BudgetExceeded: the release does not fit the population's budget.
         ReleaseHasOtherMeasurements: the name stands for other measurements.
     """
-    prepare(order.configuration, slot=order.slot, warn=get_run_logger().warning)
+    prepare(
+        order.configuration,
+        slot=order.slot,
+        home=ref.installation,
+        warn=get_run_logger().warning,
+    )
     operator.terminal().stage_finished(STAGE, ref.name)

@@ -16,7 +16,7 @@ from tasks.storage.tables import TableRef
 STAGE = "ingest"
 
 
-@stage(STAGE, retry=True)
+@stage(STAGE, retry=False)
 def ingest(ref: RunRef) -> TableRef:
     """Count groups by size and region; a table of the same data and plan is used as it is."""
     run = ref.open()

@@ -43,7 +43,7 @@ class MarginTables:
 @stage(STAGE, retry=True)
 def margins(ref: RunRef, measurements: TableRef, table: TableRef) -> MarginTables | None:
     """Compute the margins of the table to be published; None where none are asked for."""
-    run = ref.open()
+    run = ref.open_measured()
     repetitions = run.plan.configuration.margins.repetitions
     if repetitions == 0:
         operator.terminal().stage_finished(STAGE, "none are asked for")

@@ -16,6 +16,7 @@ from pgsr_core.errors import Refused
 from pgsr_core.noise.protocol import Sampler
 from tasks import failpoints, operator
 from tasks.boundary import stage
+from tasks.ledger.holders import only_holder
 from tasks.ledger.ledger import (
     Ledger,
     Measurement,
@@ -23,6 +24,7 @@ from tasks.ledger.ledger import (
     MeasurementRequest,
     Reservation,
 )
+from tasks.publication.preflight import refuse_before_the_draw
 from tasks.run import Run, RunRef
 from tasks.stages import ingest
 from tasks.stages.prepare import measurement_request
@@ -37,6 +39,8 @@ Int = NDArray[np.int64]
 class SourceChanged(Refused):
     """The source data are no longer those that were ingested; nothing was drawn."""
 
+    depends_on_data = True
+
 
 @stage("recall", retry=True)
 def recall(ref: RunRef) -> TableRef | None:
@@ -48,7 +52,7 @@ def recall(ref: RunRef) -> TableRef | None:
 
 
 def _recalled(run: Run) -> TableRef | None:
-    measurement = run.ledger.measurement(run.ref.product, run.ref.release)
+    measurement = run.committed()
     return None if measurement is None else _materialise(run, measurement)
 
 
@@ -56,8 +60,11 @@ def _recalled(run: Run) -> TableRef | None:
 def noise(ref: RunRef, query: TableRef) -> TableRef:
     """Reserve, draw in memory, commit; then copy the committed table to the safe store."""
     run = ref.open()
+    refuse_before_the_draw(run.plan, ref.installation)
     request = measurement_request(run)
-    held = run.ledger.reserve(request)
+    run.ledger.require_still_alone(ref.product, ref.release)
+    with only_holder(ref.installation, run.ledger, request.population, cost=request.epsilon):
+        held = run.ledger.reserve(request)
     failpoints.reach("noise.reserved")
     measurement = _draw_and_commit(run, held, query) if isinstance(held, Reservation) else held
     failpoints.reach("noise.committed")

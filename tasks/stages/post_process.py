@@ -32,7 +32,7 @@ def post_process(step: str) -> Callable[[RunRef, TableRef], TableRef]:
 
     @stage(step, retry=True)
     def run_step(ref: RunRef, source: TableRef) -> TableRef:
-        run = ref.open()
+        run = ref.open_measured()
         position = [known.name for known in run.plan.mechanism.steps].index(step)
         with run.safe() as store:
             table = _compute(run, store, run.plan.mechanism.steps[position], position, source)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from fractions import Fraction
 from pathlib import Path
 
-from pgsr_core.budget import overruled
+from pgsr_core.budget import overruled, show
 from tasks.configuration.loading import LoadedConfiguration, load_configuration
 from tasks.configuration.plan import Planned, make_plan
 from tasks.corrections.replacement import refuse_unknown_replaced
 from tasks.corrections.withdrawal import refuse_withdrawn
 from tasks.ingestion.source_digest import keyed_source_digest
 from tasks.ingestion.units import PublicUnits, reopen_units
-from tasks.ledger.ledger import MeasurementRequest
-from tasks.publication.signing import named_key
-from tasks.run import Run, RunRef, create_run
+from tasks.ledger.database import identity_of
+from tasks.ledger.holders import note_ledger, refuse_held_elsewhere
+from tasks.ledger.ledger import Ledger, MeasurementRequest
+from tasks.publication.preflight import refuse_unpublishable
+from tasks.run import Run, RunRef, create_run, run_of
 from tasks.storage.zones import Home
 
 
 def home_of(loaded: LoadedConfiguration) -> Home:
-    """The installation that a configuration belongs to."""
+    """The installation that a configuration belongs to, unless another one is named.
+
+    Raises:
+        HomeNotSafe: others may write it, or it is somebody else's.
+    """
     return Home.locate(beside=loaded.folder)
 
 
@@ -28,37 +35,75 @@ def unheard(_: str) -> None:
     """Nobody is there to be told."""
 
 
-def prepare(configuration: Path, *, slot: date, warn: Callable[[str], None] = unheard) -> RunRef:
+def prepare(
+    configuration: Path,
+    *,
+    slot: date,
+    home: Home | None = None,
+    warn: Callable[[str], None] = unheard,
+) -> RunRef:
     """Decide a release and store its plan; a release that was measured must be the same one.
 
     Args:
         configuration: the product's YAML.
         slot: for templates in names and paths.
-        warn: told what the configuration says in vain; public facts only.
+        home: the installation; the one that the configuration belongs to by default.
+        warn: told what the configuration says in vain, and what is new; public facts only.
 
     Raises:
         ConfigurationError: everything that is wrong with the configuration.
+        HeldElsewhere: another ledger of this user holds the population.
+        ReleaseInUse: another process works on it.
         BudgetExceeded: the release does not fit the population's budget.
         ReleaseHasOtherMeasurements: the name stands for other measurements.
     """
-    return create_run(*decide_release(configuration, slot=slot, warn=warn))
+    planned, home = decide_release(configuration, slot=slot, home=home, warn=warn)
+    with run_of(planned, home).alone():
+        refuse_early(planned, home, warn=warn)
+        return create_run(planned, home)
 
 
 def decide_release(
-    configuration: Path, *, slot: date, warn: Callable[[str], None] = unheard
+    configuration: Path,
+    *,
+    slot: date,
+    home: Home | None = None,
+    warn: Callable[[str], None] = unheard,
 ) -> tuple[Planned, Home]:
-    """The same, but nothing is stored; raises as `prepare` does."""
+    """Decide a release from its configuration; nothing is stored, and no new ledger opened.
+
+    Raises:
+        ConfigurationError: everything that is wrong with the configuration.
+        HeldElsewhere: another ledger of this user holds the population.
+        PgsrError: it could not be published; see `refuse_unpublishable`.
+    """
     loaded = load_configuration(configuration)
     planned = make_plan(loaded, slot=slot)
-    home = home_of(loaded)
-    refuse_early(planned, home, warn=warn)
+    home = home or home_of(loaded)
+    refuse_unpublishable(planned.plan, home)
+    _look_before_opening(planned, home, warn=warn)
     return planned, home
+
+
+def _look_before_opening(planned: Planned, home: Home, *, warn: Callable[[str], None]) -> None:
+    """Refuse a second ledger for a population; say that a budget begins, before it does."""
+    plan = planned.plan
+    population, cost = plan.configuration.population, plan.cost
+    ledger = Ledger.existing(home.ledger_url, witness=home.witness)
+    if ledger is not None and ledger.measurement(plan.product, plan.release) is not None:
+        cost = Fraction(0)  # it was paid for, and is not paid for again
+    refuse_held_elsewhere(home, ledger, population.name, cost=cost)
+    unlisted = note_ledger(home, population.name, cost=cost)
+    begins = what_begins(home, ledger, population.name, population.budget)
+    if begins is not None:
+        warn(begins)
+        if unlisted is not None:
+            warn(unlisted)
 
 
 def refuse_early(planned: Planned, home: Home, *, warn: Callable[[str], None]) -> None:
     """Say no before any work is done, where the ledger will say no later anyway."""
     plan = planned.plan
-    named_key(plan)  # refused now if it cannot be used
     ref = RunRef(str(home.root), plan.product, plan.release)
     ledger = ref.ledger()
     refuse_withdrawn(ref, ledger)
@@ -73,6 +118,22 @@ def refuse_early(planned: Planned, home: Home, *, warn: Callable[[str], None]) -
         account.require(plan.cost)
     else:
         measured.require_same(measurement_request(Run(ref, plan)))
+
+
+def what_begins(home: Home, ledger: Ledger | None, population: str, budget: Fraction) -> str | None:
+    """Say that a budget begins here; None where the ledger knows the population.
+
+    Neither a typing error in a name nor another folder must give a population a new budget
+    without a word.
+    """
+    accounts = ledger.accounts() if ledger is not None else ()
+    if population in {account.population for account in accounts}:
+        return None
+    place = identity_of(home.ledger_url)
+    begins = f"begins with a budget of {show(budget)}, whatever other ledgers say of it."
+    if accounts:
+        return f"population {population} is new to the ledger {place}: it {begins}"
+    return f"this opens a new ledger, {place}: population {population} {begins}"
 
 
 def measurement_request(run: Run) -> MeasurementRequest:

@@ -8,16 +8,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from pgsr_core.attestation.provenance import LedgerHead
 from pgsr_core.budget import Account
+from pgsr_core.description import Description
+from pgsr_core.hierarchy import RegionTree
 from pgsr_core.lineage import Lineage
 from pgsr_core.margins import MARGINS
+from pgsr_core.scales import expected_absolute_noise
 from tasks import failpoints, operator
 from tasks.boundary import stage
 from tasks.ledger.bookkeeping import PUBLISHED
 from tasks.publication.bundle import build_bundle
 from tasks.publication.errors import AlreadyPublished, GateNotPassed
-from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
+from tasks.publication.facts import BundleFacts, CheckFacts, StatedLevel
 from tasks.publication.place import (
     Published,
     confirm_published,
@@ -45,7 +50,7 @@ def publish(
         AlreadyPublished: another bundle stands at the release's place.
         GateNotPassed: a check is missing or failed.
     """
-    run = ref.open()
+    run = ref.open_measured()
     of_margins = {} if margins is None else margins.digests
     validated = {"digest": table.digest, "margins": of_margins, "passed": True}
     if not run.ledger.has_event("validated", ref.product, ref.release, **validated):
@@ -91,6 +96,7 @@ def _build_and_publish(
     digests: dict[str, str],
 ) -> Published:
     plan = run.plan
+    run.ledger.require_still_alone(plan.product, plan.release)
     key = signing_key(plan, run.ref.installation)
     to = plan.destination.parent.parent
     make_public_folder(to)
@@ -115,13 +121,32 @@ def _build_and_publish(
         return publish_bundle(staging.bundle, staging.destination)
 
 
+def _levels(described: Description, tree: RegionTree, *, columns: int) -> tuple[StatedLevel, ...]:
+    """Every level as it was measured, root first."""
+    regions = np.diff(tree.level_start).tolist()
+    measured = zip(regions, described.split, described.scales, strict=True)
+    return tuple(
+        StatedLevel(
+            level=number,
+            regions=count,
+            cells=count * columns,
+            epsilon=epsilon,
+            scale=scale,
+            expected_absolute_noise=expected_absolute_noise(scale),
+        )
+        for number, (count, epsilon, scale) in enumerate(measured, start=1)
+    )
+
+
 def _bundle_facts(
     run: Run, store: MatrixStore, checks: list[dict[str, Any]], digests: dict[str, str]
 ) -> BundleFacts:
+    """What the bundle says of itself: of the measurement, what the ledger committed with it."""
     plan = run.plan
     configuration = plan.configuration
     measurement = run.measurement()
-    account: Account = run.ledger.account(configuration.population.name)
+    described = Description.read(measurement.descriptor)
+    account: Account = run.ledger.account(described.population)
     repetitions = configuration.margins.repetitions
     stages = [step.name for step in plan.mechanism.steps] + [MARGINS] * (repetitions > 0)
     records = {name: store.record(name) for name in stages}
@@ -131,31 +156,21 @@ def _bundle_facts(
         published_on=datetime.now(UTC).date(),
         code_version=plan.code_version,
         simulation=measurement.simulation,
-        population=configuration.population.name,
-        unit_of_privacy=configuration.population.unit_of_privacy,
-        epsilon=configuration.privacy.epsilon,
-        levels=tuple(
-            LevelFacts(
-                level=level.level,
-                regions=level.regions,
-                cells=level.cells,
-                epsilon=level.epsilon,
-                scale=level.scale,
-                expected_absolute_noise=level.expected_error,
-            )
-            for level in plan.levels
-        ),
-        neighbours=configuration.privacy.neighbours,
-        sensitivity=plan.sensitivity,
-        query=plan.mechanism.query,
+        population=described.population,
+        unit_of_privacy=described.unit_of_privacy or configuration.population.unit_of_privacy,
+        epsilon=described.epsilon,
+        levels=_levels(described, run.tree, columns=len(measurement.sizes)),
+        neighbours=described.neighbours,
+        sensitivity=described.sensitivity,
+        query=described.query,
         mechanism=plan.mechanism.name,
         notation=plan.mechanism.notation,
         sampler=measurement.sampler,
-        units_from_data=configuration.units_from_data,
+        units_from_data=described.units_from_data,
         groups=measurement.groups,
         smallest_size=plan.smallest_size,
-        largest_size=configuration.sizes.max,
-        largest_contribution=configuration.sizes.largest_contribution,
+        largest_size=described.largest_size,
+        largest_contribution=described.largest_contribution,
         keeps_region_totals=plan.mechanism.keeps_region_totals,
         spent_on_population=account.spent,
         budget=account.budget,

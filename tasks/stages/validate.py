@@ -37,7 +37,7 @@ def validate(ref: RunRef, table: TableRef, margins: MarginTables | None) -> list
     Raises:
         GateFailed: the names of the checks that did not hold.
     """
-    run = ref.open()
+    run = ref.open_measured()
     plan = run.plan
     with run.safe_connection() as connection:
         store = MatrixStore(connection, run.tree)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgsr_core.errors import PgsrError, Unavailable
+from tasks.storage.temporary import SPILL, remove_unlocked_spill, temporary_folder
 from tasks.storage.zones import (
     PRIVATE_FILE,
     PRIVATE_UMASK,
+    StateNotWritten,
     disk_told,
     make_private_folder,
     one_at_a_time,
@@ -73,7 +75,8 @@ def connect(
         read_only: refuse to write.
         readable: files that SQL may read besides the database.
         writable_folder: a folder in which SQL may write files, and spill what memory cannot
-            hold (the database's own folder if not given; in memory nothing spills).
+            hold (the database's own folder if not given; in memory nothing spills). What killed
+            processes spilled there is removed.
         memory_limit: as DuckDB spells it, such as 4GB.
         threads: how many; None leaves it to DuckDB.
 
@@ -85,17 +88,24 @@ def connect(
     """
     import duckdb
 
+    folder = writable_folder or (database.parent if database is not None else None)
     if database is not None and not read_only:
         make_private_folder(database.parent)
     try:
-        with _private_umask(), closing(_open(database, read_only=read_only)) as connection:
+        with (
+            _private_umask(),
+            closing(_open(database, read_only=read_only)) as connection,
+            _spill_folder(folder, read_only=read_only) as spill,
+        ):
             if database is not None and not read_only:
                 with disk_told(database):  # one that came back from a backup may be open to others
                     database.chmod(PRIVATE_FILE)
+                remove_unlocked_spill(database.parent)
             _harden(
                 connection,
                 readable=readable,
-                folder=writable_folder or (database.parent if database is not None else None),
+                folder=folder,
+                spill=spill,
                 memory_limit=memory_limit,
                 threads=threads,
             )
@@ -147,6 +157,20 @@ def _create(database: Path) -> None:
 
 
 @contextmanager
+def _spill_folder(folder: Path | None, *, read_only: bool) -> Iterator[Path | None]:
+    """Where a connection spills, if anywhere: a reader may be a guest who cannot write there."""
+    with ExitStack() as stack:
+        spill = None
+        if folder is not None:
+            try:
+                spill = stack.enter_context(temporary_folder(folder, SPILL))
+            except OSError as error:
+                if not read_only:
+                    raise StateNotWritten(folder, error.strerror) from None
+        yield spill
+
+
+@contextmanager
 def _private_umask() -> Iterator[None]:
     """As long as a store is open: DuckDB makes its log and its spill files when it needs them."""
     previous = os.umask(PRIVATE_UMASK)
@@ -161,6 +185,7 @@ def _harden(
     *,
     readable: Sequence[Path],
     folder: Path | None,
+    spill: Path | None,
     memory_limit: str,
     threads: int | None,
 ) -> None:
@@ -174,11 +199,9 @@ def _harden(
     execute("SET memory_limit = $limit", {"limit": memory_limit})
     if threads is not None:
         execute("SET threads = $threads", {"threads": threads})
+    execute("SET temp_directory = $path", {"path": "" if spill is None else str(spill)})
     if folder is not None:
-        execute("SET temp_directory = $path", {"path": str(folder / "spill")})
         execute("SET allowed_directories = $paths", {"paths": [str(folder)]})
-    else:
-        execute("SET temp_directory = ''")
     if readable:
         execute("SET allowed_paths = $paths", {"paths": [str(path) for path in readable]})
     execute("SET enable_external_access = false")

@@ -7,6 +7,7 @@ is internal but safe. Folders are 0700 and files 0600 whatever the umask.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgsr_core.errors import PgsrError, Refused, Unavailable
+from tasks.storage.places import EXAMPLE_FILE, LEDGER_FILE, WITNESS_FILE, example_of, find_root
+from tasks.storage.trust import require_own
 
-HOME_VARIABLE = "PGSR_HOME"
 LEDGER_VARIABLE = "PGSR_LEDGER_URL"
-WITNESS_FILE = "witness.json"
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_UMASK = 0o077
@@ -84,16 +85,25 @@ class Home:
     root: Path
 
     @classmethod
-    def locate(cls, beside: Path | None = None) -> Home:
-        """``PGSR_HOME``, or ``.pgsr`` beside a configuration (or in the working folder)."""
-        named = os.environ.get(HOME_VARIABLE)
-        return cls(Path(named).absolute() if named else (beside or Path.cwd()) / ".pgsr")
+    def locate(cls, named: Path | None = None, *, beside: Path | None = None) -> Home:
+        """The state folder to use; see `find_root` for where it is looked for.
+
+        Raises:
+            HomeNotSafe: others may write it, or it is somebody else's.
+        """
+        home = cls(find_root(named, beside=beside))
+        require_own(home.root)
+        return home
 
     @property
     def ledger_url(self) -> str:
         """Where the ledger is; SQLite in here unless the environment says otherwise."""
-        named = os.environ.get(LEDGER_VARIABLE)
-        return named or f"sqlite:///{self.root / 'ledger.sqlite'}"
+        return os.environ.get(LEDGER_VARIABLE) or f"sqlite:///{self.root / LEDGER_FILE}"
+
+    @property
+    def example(self) -> str | None:
+        """The made-up population that this folder was made for and keeps a ledger of its own."""
+        return None if os.environ.get(LEDGER_VARIABLE) else example_of(self.root)
 
     @property
     def witness(self) -> Path:
@@ -125,6 +135,11 @@ class Home:
     def create(self) -> None:
         """Make the home folder, closed to others."""
         make_private_folder(self.root)
+
+    def create_for_example(self, population: str) -> None:
+        """Make it for a made-up population, whose ledger is nobody else's concern."""
+        self.create()
+        write_private(self.root / EXAMPLE_FILE, json.dumps({"population": population}).encode())
 
     def source_key(self) -> bytes:
         """The secret under which digests of raw data are taken; made on first use.

@@ -11,7 +11,7 @@ from benchmarks.torture.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"name", "figure", "required", "holds", "mutant", "mutant_caught", "violations"}
-QUICK = ["bundles", "clocks", "histories", "intermediates"]
+QUICK = ["bundles", "clocks", "histories", "intermediates", "purses"]
 
 
 def test_quick_rows_are_whole_hold_and_catch_their_mutants(tmp_path: Path) -> None:

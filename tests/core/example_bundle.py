@@ -24,14 +24,17 @@ from pgsr_core.attestation.provenance import (
     sign_release,
 )
 from pgsr_core.canonical import table_digest
+from pgsr_core.documents.checks import required_checks
+from pgsr_core.documents.package import datapackage_document
+from pgsr_core.documents.wordings import marked, privacy_document
 from pgsr_core.hierarchy import RegionTree
 from pgsr_core.margins import BOUNDS, HALF_WIDTHS, Margins
+from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.scales import expected_absolute_noise
 from pgsr_core.sensitivity import Neighbours, l1_sensitivity
 from tasks.publication.documents import checks_document
-from tasks.publication.facts import BundleFacts, CheckFacts, LevelFacts
-from tasks.publication.statement import privacy_document
+from tasks.publication.facts import BundleFacts, CheckFacts, StatedLevel
 
 KEY = PrivateKey.generate()
 Rows = list[list[Any]]
@@ -68,6 +71,17 @@ class Draft:
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     edits: dict[str, Callable[[bytes], bytes]] = field(default_factory=dict)
+    package: Callable[[dict[str, Any]], object] | None = None
+
+    def state(self, **changes: Any) -> Draft:
+        """Say everything anew, from facts that are changed: consistent words, and a provenance."""
+        self.facts = replace(self.facts, **changes)
+        self.provenance = _provenance(self.facts)
+        self.documents = {
+            "privacy.json": {"simulation": False, **privacy_document(self.facts)},
+            "checks.json": {"simulation": False, **checks_document(self.facts)},
+        }
+        return self
 
     def unsigned(self) -> dict[str, bytes]:
         """Write every file but the signature."""
@@ -81,7 +95,12 @@ class Draft:
         files["report.html"] = b"<!doctype html><title>release</title>\n"
         for name, edit in self.edits.items():
             files[name] = edit(files[name])
-        return {**files, "datapackage.json": package(files, self.facts)}
+        listed = package(files, self.facts)
+        if self.package is not None:
+            document = json.loads(listed)
+            self.package(document)
+            listed = json.dumps(document).encode()
+        return {**files, "datapackage.json": listed}
 
     def signed(self, key: PrivateKey = KEY) -> dict[str, bytes]:
         """Write and sign every file."""
@@ -93,23 +112,28 @@ def seal(files: dict[str, bytes], provenance: Provenance, key: PrivateKey) -> di
     return {**files, PROVENANCE_FILE: sign_release(checksums, provenance, key=key)}
 
 
+@dataclass(frozen=True)
+class Listed:
+    sha256: str
+    size: int
+
+
 def package(files: dict[str, bytes], facts: BundleFacts, **changes: Any) -> bytes:
-    document = {
-        "simulation": facts.simulation,
-        "version": facts.release,
-        "published_on": facts.published_on.isoformat(),
-        "generator": f"pgsr {facts.code_version}",
-        "resources": [
-            {
-                "path": name,
-                "bytes": len(content),
-                "hash": f"sha256:{hashlib.sha256(content).hexdigest()}",
-            }
-            for name, content in files.items()
-        ],
-        **changes,
+    """The data package, as its publisher derives it; without files, nothing but the changes."""
+    listed = {
+        name: Listed(hashlib.sha256(content).hexdigest(), len(content))
+        for name, content in files.items()
     }
-    return json.dumps(document, indent=2).encode()
+    formats = [name.partition(".")[2] for name in files if name.startswith("regions.")]
+    try:
+        document = datapackage_document(listed, facts, formats=formats)
+    except KeyError:  # a table was left out; list what is there
+        document = datapackage_document(listed, facts, formats=()) if "report.html" in files else {}
+        document["resources"] = [
+            {"path": name, "bytes": file.size, "hash": f"sha256:{file.sha256}"}
+            for name, file in listed.items()
+        ]
+    return json.dumps(marked({**document, **changes}, simulation=facts.simulation)).encode()
 
 
 def example(
@@ -140,12 +164,20 @@ def example(
         ],
         **margin_rows(margins, smallest),
     }
-    draft = Draft(facts=facts, provenance=_provenance(facts), tables=tables, forms=forms)
-    draft.documents = {
-        "privacy.json": {"simulation": False, **privacy_document(facts)},
-        "checks.json": {"simulation": False, **checks_document(facts)},
-    }
-    return draft
+    return Draft(facts=facts, provenance={}, tables=tables, forms=forms).state()
+
+
+def without_margins(draft: Draft) -> Draft:
+    """The same release, which states no margins."""
+    facts, of_margins = draft.facts, ("margins", "margins_by_level")
+    for table in of_margins:
+        del draft.tables[table]
+    return draft.state(
+        checks=passed_checks(public=not facts.units_from_data, margins=False),
+        certificates={step: c for step, c in facts.certificates.items() if step != "margins"},
+        digests={table: d for table, d in facts.digests.items() if table not in of_margins},
+        margin_repetitions=0,
+    )
 
 
 def example_margins(counts: list[list[int]]) -> Margins:
@@ -176,6 +208,7 @@ def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) ->
     sensitivity = l1_sensitivity(
         query, neighbours=Neighbours.ADD_REMOVE, largest_contribution=1, largest_size=2
     )
+    mechanism = "cumulative" if query is Query.CUMULATIVE else "direct"
     shares = (Fraction(1, 6), Fraction(1, 12), Fraction(1, 4))
     return BundleFacts(
         product="household-sizes",
@@ -187,7 +220,7 @@ def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) ->
         unit_of_privacy="person",
         epsilon=Fraction(1, 2),
         levels=tuple(
-            LevelFacts(
+            StatedLevel(
                 level=level,
                 regions=regions,
                 cells=measured * regions,
@@ -200,8 +233,8 @@ def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) ->
         neighbours=Neighbours.ADD_REMOVE,
         sensitivity=sensitivity,
         query=query,
-        mechanism="cumulative" if query is Query.CUMULATIVE else "direct",
-        notation="M_c^dp",
+        mechanism=mechanism,
+        notation=MECHANISMS[mechanism].notation,
         sampler="opendp",
         units_from_data=units_from_data,
         groups=10,
@@ -211,14 +244,24 @@ def _facts(query: Query, units_from_data: bool, smallest: int, measured: int) ->
         keeps_region_totals=False,
         spent_on_population=Fraction(3, 2),
         budget=Fraction(4),
-        checks=(CheckFacts("totals", "release", "Counts add up to G.", True, 2),),
+        checks=passed_checks(public=not units_from_data),
         certificates={
+            **({"isotonic": {"non_increasing": True}} if query is Query.CUMULATIVE else {}),
             "cpwl": {"optimal": True, "objective": "12"},
             "margins": {"repetitions": MARGIN_REPETITIONS},
         },
         digests={},
         margin_repetitions=MARGIN_REPETITIONS,
     )
+
+
+def passed_checks(
+    *, public: bool, totals: bool = False, margins: bool = True
+) -> tuple[CheckFacts, ...]:
+    required = required_checks(
+        region_groups_are_public=public, region_totals_are_promised=totals, states_margins=margins
+    )
+    return tuple(CheckFacts(**check.passed()) for check in required)
 
 
 def _digests(
@@ -230,11 +273,17 @@ def _digests(
 ) -> dict[str, str]:
     # The tree sorts siblings by name: "NA" before "south", as REGIONS has them.
     assert tree.names == tuple(row[0] for row in REGIONS)
+    fitted = {}
+    if facts.query is Query.CUMULATIVE:
+        # The measurements of the example do not rise with the size: fitting them clips them.
+        upper = [[10 if facts.units_from_data else row[4]] for row in REGIONS]
+        fitted = {"isotonic": np.clip(np.array(noisy), 0, np.array(upper))}
     return {
         table: table_digest(np.array(matrix), table=table, tree_digest=tree.digest, sizes=sizes)
         for table, matrix, sizes in (
             ("group_sizes", counts, facts.sizes),
             ("measurements", noisy, facts.measured_sizes),
+            *((step, values, facts.measured_sizes) for step, values in fitted.items()),
             ("margins", margins.bounds, facts.sizes),
             ("margins_by_level", margins.half_widths, facts.sizes),
         )

@@ -14,12 +14,12 @@ from scipy import sparse
 from scipy.optimize import isotonic_regression
 
 from pgsr_core.errors import PgsrError
+from pgsr_core.limits import largest_isotonic_value
 from pgsr_core.solvers.isotonic import (
     IsotonicInputError,
     ValuesTooLarge,
     isotonic_integers,
     isotonic_real,
-    largest_exact_value,
 )
 
 Int = NDArray[np.int64]
@@ -116,7 +116,7 @@ def test_means_that_end_in_a_half_are_rounded_up() -> None:
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, 1000])
 def test_the_largest_values_are_fitted_without_overflow(columns: int) -> None:
-    limit = largest_exact_value(columns)
+    limit = largest_isotonic_value(columns)
     rising = np.full(columns, limit)
     rising[: columns // 2] = -limit
     noisy = np.stack([rising, rising[::-1], np.full(columns, limit), np.full(columns, -limit)])
@@ -130,7 +130,7 @@ def test_the_largest_values_are_fitted_without_overflow(columns: int) -> None:
 @pytest.mark.parametrize("extreme", [1, -1])
 def test_values_that_could_overflow_are_refused(extreme: int) -> None:
     noisy = np.zeros((40, 1000), dtype=np.int64)
-    noisy[39, 500] = extreme * (largest_exact_value(1000) + 1)
+    noisy[39, 500] = extreme * (largest_isotonic_value(1000) + 1)
     with pytest.raises(ValuesTooLarge, match="Remedy") as caught:
         isotonic_integers(noisy, upper=np.full(40, 5))
     assert isinstance(caught.value, PgsrError)

@@ -15,13 +15,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pgsr_core.documents.words import SAMPLERS_IN_WORDS
 from pgsr_core.noise.catalogue import ReleaseSampler
 from pgsr_core.noise.fast_exact import FastExactSampler
 from pgsr_core.noise.opendp import CELLS_A_CALL, OpenDPSampler
 from pgsr_core.noise.seeded import SeededSampler
 from pgsr_core.scales import expected_absolute_noise, float_at_least, ratio_at_least
-from tasks.configuration.plan import LARGEST_SCALE
-from tasks.publication.statement import SAMPLERS_IN_WORDS
+from tasks.configuration.reach import LARGEST_SCALE
 
 DRAWS = 40_000
 SCALES = [Fraction(scale) for scale in ("1/2", "1", "7/3", "6", "40/3", "3000001/3")]

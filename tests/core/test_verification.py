@@ -22,6 +22,7 @@ from pgsr_core.attestation.keys import PrivateKey
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, Provenance
 from pgsr_core.attestation.strict_json import MOST_BYTES
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.mechanisms import MECHANISMS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.verification import Verification, verify_bundle
 from pgsr_core.verification.conditions import (
@@ -29,7 +30,16 @@ from pgsr_core.verification.conditions import (
     inconsistent_cells,
     level_totals,
 )
-from tests.core.example_bundle import COUNTS, KEY, Draft, example, package, seal
+from tests.core.example_bundle import (
+    COUNTS,
+    KEY,
+    Draft,
+    example,
+    package,
+    passed_checks,
+    seal,
+    without_margins,
+)
 
 ROOT = Path(__file__).parents[2]
 FLIPS_A_FILE = 40
@@ -351,9 +361,14 @@ def test_region_totals_are_held_against_the_public_ones_where_they_are_promised(
     moved = [[3, 4, 3], [2, 2, 1], [1, 2, 2], [1, 2, 2]]  # one group too few in NA
     for counts, broken in ((COUNTS, set()), (moved, {"region-totals"})):
         draft = example(counts=counts)
-        field("privacy.json", "keeps_region_totals", value=True)(draft)
-        field("privacy.json", "mechanism", "name", value="global")(draft)
-        draft.provenance["mechanism"] = "global"
+        draft.state(
+            mechanism="global",
+            notation=MECHANISMS["global"].notation,
+            keeps_region_totals=True,
+            checks=passed_checks(public=True, totals=True),
+            certificates={"global": {"residual": 0.0}, "margins": {"repetitions": 2}},
+            digests={t: d for t, d in draft.facts.digests.items() if t != "isotonic"},
+        )
         found = verify(draft.signed())
         assert {item.name for item in found.failed} == broken
         assert "region-totals" in {item.name for item in found.items}
@@ -408,12 +423,7 @@ def test_a_bundle_without_one_of_its_tables_is_not_verified() -> None:
 
 
 def test_a_bundle_that_states_no_margins_is_verified_and_says_so() -> None:
-    draft = example()
-    for table in ("margins", "margins_by_level"):
-        del draft.tables[table]
-        del draft.documents["checks.json"]["table_digests"][table]
-        del draft.provenance["table_digests"][table]
-    del draft.documents["checks.json"]["certificates"]["margins"]
+    draft = without_margins(example())
     found = verify(draft.signed())
     assert found.verified, found.failed
     assert "no margins" in next(i.sentence for i in found.items if i.name == "margins")

@@ -19,9 +19,9 @@ from pgsr_core.attestation.withdrawal import (
     open_withdrawal,
     sign_withdrawal,
 )
+from pgsr_core.documents.wordings import privacy_document
 from pgsr_core.lineage import Lineage
 from pgsr_core.verification import verify_bundle
-from tasks.publication.statement import privacy_document
 from tests.core.example_bundle import KEY, example
 
 FILES = {"datapackage.json": "a" * 64}

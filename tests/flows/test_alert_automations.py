@@ -61,7 +61,7 @@ def test_the_server_tells_of_a_run_that_crashed_and_installing_again_tells_it_on
     for _ in range(2):
         installed = CliRunner().invoke(app, ["alerts", "install", str(product), "--json"])
         assert installed.exit_code == 0, installed.output
-    assert len(json.loads(installed.output)) == 2
+    assert len(json.loads(installed.stdout)) == 2
 
     from prefect import flow
     from prefect.client.orchestration import get_client
@@ -82,7 +82,7 @@ def test_the_server_tells_of_a_run_that_crashed_and_installing_again_tells_it_on
             if deployment == ours:
                 assert inbox.arrived.wait(SECONDS)
                 assert str(run.id) in inbox.posts[-1]["text"]
-        for name in json.loads(installed.output):
+        for name in json.loads(installed.stdout):
             [automation] = client.read_automations_by_name(name)
             client.delete_automation(automation.id)
     told = [(post["alert"], post["product"]) for post in inbox.posts]
@@ -97,4 +97,4 @@ def test_a_test_message_says_whether_it_was_taken(product: Path, inbox: Inbox) -
     inbox.answers = [404]
     refused = CliRunner().invoke(app, ["alerts", "test", str(product), "--json"])
     assert refused.exit_code == 1
-    assert json.loads(refused.output) == {"webhook": "HTTP status 404"}
+    assert json.loads(refused.stdout) == {"webhook": "HTTP status 404"}

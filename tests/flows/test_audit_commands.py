@@ -21,6 +21,10 @@ from tests.flows.commandline import Pgsr, edit
 NAME = "household-sizes/synthetic-1"
 
 
+# The server of the tests has no secret, which the doctor rightly complains of.
+NO_SERVER = {"PREFECT_API_URL": ""}
+
+
 @dataclass(frozen=True)
 class Office:
     """A folder with a signed release in it, made by a process whose umask closes nothing."""
@@ -39,8 +43,8 @@ class Office:
     def __call__(self, *arguments: str | Path, **environment: str) -> Any:
         return self.pgsr(*arguments, cwd=self.folder, **environment)
 
-    def json(self, *arguments: str | Path) -> Any:
-        return self.pgsr.json(*arguments, cwd=self.folder)
+    def json(self, *arguments: str | Path, **environment: str) -> Any:
+        return self.pgsr.json(*arguments, cwd=self.folder, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +158,9 @@ def test_a_changed_table_of_the_safe_store_is_different(office: Office) -> None:
 
 
 def test_a_release_made_under_umask_000_has_nothing_for_the_doctor(released: Office) -> None:
-    said = released.json("doctor")
+    said = released.json("doctor", **NO_SERVER)
     assert said["ok"] is True
-    shown = released("doctor")
+    shown = released("doctor", **NO_SERVER)
     assert shown.returncode == 0
     assert "Everything is in order" in shown.stdout
 
@@ -186,7 +190,7 @@ def test_after_a_purge_the_truth_is_gone_and_the_release_verifies_replays_and_re
     assert office.json("purge", NAME)["deleted"] == []  # nothing left to ask about
     assert office("audit", "verify", office.bundle, "--key", "release.key.pub").returncode == 0
     assert office.json("audit", "replay", NAME)["equal"] is True
-    assert office.json("doctor")["ok"] is True
+    assert office.json("doctor", **NO_SERVER)["ok"] is True
     again = office.json("release", "product.yaml")
     assert again["spent"] == "1/2"
     assert not (confidential / "confidential.duckdb").exists()

@@ -32,7 +32,7 @@ def test_a_collected_log_holds_json_only_and_not_where_the_data_are_wrong(
     shown = run.invoke(app, ["metrics"])
     assert shown.exit_code == 0
     assert 'pgsr_stage_failures{product="household-sizes"' in shown.output
-    assert run.invoke(app, ["metrics", "--save"]).output == ""
+    assert run.invoke(app, ["metrics", "--save"]).stdout == ""
     assert (virginia / ".pgsr" / "metrics.prom").stat().st_mode & 0o777 == 0o600
     assert run.invoke(app, ["metrics", "--rows", "--output", "x.prom"]).exit_code == 1
     assert run.invoke(app, ["metrics", "--rows", "--save"]).exit_code == 0

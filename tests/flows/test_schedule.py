@@ -19,8 +19,11 @@ from flows.deployment import described
 from tasks.boundary import StageFailed
 from tasks.failpoints import VARIABLE
 from tasks.ledger.ledger import Ledger
+from tasks.order import Order, place_order
 from tasks.run import RunRef
 from tasks.series import Series
+from tasks.served import Served, record_served
+from tasks.storage.zones import Home
 from tests.flows.commandline import Pgsr, edit
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +31,21 @@ PREFECT_YAML = ROOT / "deployments" / "prefect.yaml"
 PRODUCT = "household-sizes"
 
 
+def serve(configuration: Path) -> None:
+    """Note a configuration as `pgsr serve` does."""
+    series = Series.open(configuration)
+    record_served(series.home, [Served.now(series.product, configuration)])
+
+
 @pytest.fixture
-def monthly(virginia: Path) -> Path:
-    """The fixture's product with a release for each month."""
+def monthly(virginia: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The fixture's product with a release for each month, served."""
+    monkeypatch.setenv("PGSR_HOME", str(virginia / ".pgsr"))
     configuration = virginia / "product.yaml"
     edit(configuration, "release: synthetic-1", 'release: "{date:%Y-%m}"')
     with configuration.open("a") as file:
         file.write('schedule: {cron: "0 6 1 * *", timezone: Europe/Berlin, catch_up: none}\n')
+    serve(configuration)
     return configuration
 
 
@@ -139,6 +150,60 @@ def test_a_slot_whose_data_are_not_there_says_so_and_is_made_when_they_are(
     assert stages.started == ["2026-07"]
 
 
+def test_a_configuration_that_was_edited_since_it_was_served_is_not_run(
+    monthly: Path, stages: Stages, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows.cli.app import app
+    from flows.scheduled import release_product
+
+    edit(monthly, "neighbours:", "neighbours: ")
+    with pytest.raises(StageFailed, match="stage schedule failed: EditedSinceServed") as refused:
+        release_product(str(monthly), month(monthly, 7))
+    assert str(monthly) not in str(refused.value)
+    assert stages.started == []
+    home = Series.open(monthly).home
+    assert "was edited since it was served" in home.operator_log.read_text()
+    assert not home.run(PRODUCT, "2026-07").safe.exists()
+    app(["status"], standalone_mode=False)
+    assert "Remedy: if it is to be released as it is now" in capsys.readouterr().err
+    serve(monthly)
+    release_product(str(monthly), month(monthly, 7))
+    assert stages.started == ["2026-07"]
+
+
+def test_an_edit_between_the_digest_and_the_plan_is_not_run(
+    monthly: Path, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import scheduled
+
+    def place_order_late(ref: RunRef, order: Order) -> None:
+        place_order(ref, order)
+        edit(monthly, "sizes: {", "sizes: {max: 19, largest_contribution: 1} #")
+
+    monkeypatch.setattr(scheduled, "place_order", place_order_late)
+    with pytest.raises(StageFailed, match="stage schedule failed: EditedSinceServed"):
+        scheduled.release_product(str(monthly), month(monthly, 7))
+    assert stages.started == []
+
+
+def test_a_configuration_is_run_in_the_home_it_was_served_from_only(
+    monthly: Path, stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.scheduled import release_product
+
+    # A configuration of somebody's own, with a home of his own beside it that vouches for it.
+    theirs = tmp_path / "theirs" / "product.yaml"
+    theirs.parent.mkdir()
+    theirs.write_text(monthly.read_text())
+    record_served(Home(theirs.parent / ".pgsr"), [Served.now(PRODUCT, theirs)])
+    with pytest.raises(StageFailed, match="stage schedule failed: NotServed"):
+        release_product(str(theirs), month(monthly, 7))
+    monkeypatch.setenv("PGSR_HOME", str(tmp_path / "another"))
+    with pytest.raises(StageFailed, match="stage schedule failed: NotServed"):
+        release_product(str(monthly), month(monthly, 7))
+    assert stages.started == []
+
+
 def test_an_earlier_release_that_cannot_be_finished_is_told_and_holds_no_later_one_up(
     monthly: Path, stages: Stages
 ) -> None:
@@ -203,6 +268,24 @@ def test_the_next_slot_first_finishes_a_release_whose_process_was_killed(
     assert ledger.timeline() == before
 
 
+def test_the_next_slot_does_not_publish_a_draw_under_a_plan_that_was_swapped_since(
+    pgsr: Pgsr, monthly: Path, release_in_process: Callable[[Path], None]
+) -> None:
+    from flows.scheduled import EarlierUnfinished, release_product
+
+    killed = pgsr(
+        *("release", "product.yaml", "--date", "2026-07-01T06:00"),
+        cwd=monthly.parent,
+        **{VARIABLE: "noise.committed"},
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    plan = Series.open(monthly).home.run(PRODUCT, "2026-07").plan
+    plan.write_text(plan.read_text().replace('"epsilon": "1/2"', '"epsilon": "1/40"'))
+    with pytest.raises(EarlierUnfinished, match=f"{PRODUCT}/2026-07"):
+        release_product(str(monthly), month(monthly, 8))
+    assert published(monthly) == ["2026-08"]
+
+
 @pytest.mark.usefixtures("release_in_process")
 def test_what_was_missed_while_nothing_was_served_is_made_once_at_the_next_start(
     monthly: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,13 +293,16 @@ def test_what_was_missed_while_nothing_was_served_is_made_once_at_the_next_start
     from flows import serving
 
     edit(monthly, "catch_up: none", "catch_up: latest")
+    serve(monthly)
     series = Series.open(monthly)
     series.home.create()
     in_spring = Ledger(series.home.ledger_url, clock=month(monthly, 4).timestamp)
     facts = {"cron": "0 6 1 * *", "timezone": "Europe/Berlin", "pattern": "{date:%Y-%m}"}
     in_spring.record("scheduled", PRODUCT, None, **facts)
     # Whatever is due, and back, instead of waiting for Ctrl-C.
-    monkeypatch.setattr(serving, "_until_told_to_stop", lambda runner: runner.start(run_once=True))
+    monkeypatch.setattr(
+        serving, "_until_told_to_stop", lambda runner, _: runner.start(run_once=True)
+    )
 
     [latest] = series.missed(datetime.now(UTC))
     serving.serve([series], at_once=1)

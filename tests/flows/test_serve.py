@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -21,7 +22,14 @@ from typing import Any
 import pytest
 
 from flows.cli.serve import NotToBeServed
-from flows.server import AlreadyServing, PortTaken, find_server, own_server, serving_alone
+from flows.server import (
+    AlreadyServing,
+    PortTaken,
+    find_server,
+    own_server,
+    password_file,
+    serving_alone,
+)
 from tasks.failpoints import VARIABLE
 from tasks.ledger.ledger import Ledger
 from tasks.ledger.owner import owner_of
@@ -57,14 +65,16 @@ class Served:
 
     process: subprocess.Popen[str]
     api: str
+    home: Home
 
     def ask(self, method: str, path: str, document: Any = None) -> Any:
         """Ask the server as its pages do; again while its database is busy, as its clients do."""
+        secret = base64.b64encode(password_file(self.home).read_bytes().strip()).decode()
         request = urllib.request.Request(  # noqa: S310  (our own server)
             f"{self.api}{path}",
             method=method,
             data=json.dumps(document or {}).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", "Authorization": f"Basic {secret}"},
         )
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -116,7 +126,7 @@ def served(daily: Path, port: int) -> Iterator[Served]:
         start_new_session=True,
     )
     try:
-        yield Served(process, f"http://127.0.0.1:{port}/api")
+        yield Served(process, f"http://127.0.0.1:{port}/api", Home(daily.parent / ".pgsr"))
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
@@ -137,7 +147,9 @@ def test_a_schedule_fires_a_killed_run_is_retried_from_prefect_and_ctrl_c_stops_
     [state] = ledger().run_states()
     drawn = ledger().measurement(PRODUCT, state.release)
     assert drawn is not None
-    assert find_server(Home(daily.parent / ".pgsr")) == served.api
+    found = find_server(served.home)
+    assert found is not None
+    assert found.address == served.api
 
     # "Retry" on Prefect's page of the run.
     retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}}
@@ -156,6 +168,8 @@ def test_a_schedule_fires_a_killed_run_is_retried_from_prefect_and_ctrl_c_stops_
     assert PRODUCT in said
     assert "Asia/Tokyo" in said
     assert "Traceback" not in said
+    assert f"it is in {password_file(served.home)}" in said
+    assert not password_file(served.home).exists()
     assert find_server(Home(daily.parent / ".pgsr")) is None
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
@@ -180,7 +194,7 @@ def test_a_product_without_a_schedule_or_given_twice_is_not_served(
     edit(daily, EVERY_TWENTY_SECONDS, "")
     with pytest.raises(NotToBeServed, match="has no schedule"):
         serve(daily)
-    assert not (virginia / ".pgsr").exists()
+    assert [path.name for path in (virginia / ".pgsr").iterdir()] == ["example.json"]
 
 
 def test_products_with_state_in_different_folders_are_not_served_together(
@@ -210,7 +224,11 @@ def test_a_port_that_is_in_use_is_told_and_a_server_left_behind_is_stopped(
     left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     note = {"address": "http://127.0.0.1/api", "owner": str(owner_of(left.pid))}
     (home.prefect / "server.json").write_text(json.dumps(note))
-    assert find_server(home) == "http://127.0.0.1/api"
+    assert find_server(home) is None  # nobody knows its secret
+    password_file(home).write_text("pgsr:word\n")
+    found = find_server(home)
+    assert found is not None
+    assert (found.address, found.secret) == ("http://127.0.0.1/api", "pgsr:word")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()

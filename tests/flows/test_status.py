@@ -72,9 +72,12 @@ def test_status_says_of_each_release_where_it_stands_and_what_to_run(
     }
     assert (found["e"]["stage"], found["e"]["process"]) == ("noise", gone)
     assert 0 <= found["e"]["age_seconds"] < 600
-    assert (found["c"]["stage"], found["c"]["error"]) == ("ingest", "DuplicatePerson")
+    assert (found["c"]["stage"], found["c"]["error"]) == ("ingest", "InputStopped")
+    assert found["d"]["error"] == "GateFailed"
+    for said in (status(f"{PRODUCT}/c"), status(f"{PRODUCT}/c", "--json")):
+        assert "DuplicatePerson" not in said  # an earlier version noted the class
     shown = status()
-    assert "DuplicatePerson in ingest" in shown
+    assert "stopped on its input in ingest" in shown
     assert f"/{gone}" in shown
     assert f"pgsr resume {PRODUCT}/e{home}\n" in shown  # whole, however narrow the terminal
 

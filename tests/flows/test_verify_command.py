@@ -9,10 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -20,16 +20,14 @@ from typer.testing import CliRunner, Result
 from flows.cli.audit import audit
 from flows.cli.keys import keys
 from pgsr_core.attestation.provenance import PROVENANCE_FILE, Provenance, sign_release
-from pgsr_core.canonical import table_digest
 from pgsr_core.errors import PgsrError
-from pgsr_core.hierarchy import RegionTree
 from pgsr_core.verification import verify_bundle
 from tasks.bundles import FolderBundle, UnreadableBundle
 from tasks.keys import KeyFiles, create_key, read_private_key, read_public_key
 from tasks.publication.bundle import build_bundle
 from tasks.storage.duck import connect
 from tasks.storage.tables import MatrixStore, write_regions
-from tests.core.example_bundle import COUNTS, CUMULATIVE, REGIONS, example, example_margins
+from tests.core.honest_bundle import make, replace_table
 
 ROOT = Path(__file__).parents[2]
 app = typer.Typer()
@@ -54,30 +52,21 @@ class Release:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """Written by tasks.publication: what publishes and what verifies share no code."""
+    """Written by tasks.publication, as a release writes it."""
     base = tmp_path_factory.mktemp("published")
     folder = base / "bundle"
     folder.mkdir()
-    tree = RegionTree.from_table([row[0] for row in REGIONS], [row[1] for row in REGIONS])
-    draft, margins = example(), example_margins(COUNTS)
+    made = make()
+    tree, facts = made.tree, made.draft.facts
     with connect(base / "safe.duckdb", writable_folder=base) as connection:
-        groups = np.array([row[4] for row in REGIONS])
-        write_regions(connection, tree, tuple(row[3] for row in REGIONS), groups)
+        write_regions(connection, tree, ("",) * tree.regions, made.groups)
         store = MatrixStore(connection, tree)
-        for table, matrix, sizes in (
-            ("group_sizes", COUNTS, draft.facts.sizes),
-            ("measurements", CUMULATIVE, draft.facts.measured_sizes),
-            ("margins", margins.bounds, draft.facts.sizes),
-            ("margins_by_level", margins.half_widths, draft.facts.sizes),
-        ):
-            ref = store.write(table, table, np.array(matrix), sizes=sizes, inputs="")
-            expected = table_digest(
-                np.array(matrix), table=table, tree_digest=tree.digest, sizes=sizes
-            )
-            assert ref.digest == draft.facts.digests[table] == expected
-        build_bundle(connection, folder, draft.facts, formats=("parquet", "csv"))
-    key = create_key(base / "release.key")
-    sign(folder, draft.provenance, key)
+        for table, (matrix, sizes) in made.arrays.items():
+            ref = store.write(table, table, matrix, sizes=sizes, inputs="")
+            assert ref.digest == facts.digests[table]
+        key = create_key(base / "release.key")
+        build_bundle(connection, folder, facts, formats=("parquet", "csv"), keyid=key.keyid)
+    sign(folder, made.draft.provenance, key)
     return Release(folder, key)
 
 
@@ -109,15 +98,106 @@ def test_a_published_bundle_is_verified_and_explained_line_by_line(release: Rele
     said = json.loads(release.verify("--json").output)
     assert said["verified"] is True
     assert said["keyid"] == release.key.keyid
-    assert said["provenance"]["charge"]["epsilon"] == "1/2"
+    assert said["provenance"]["charge"]["epsilon"] == "3/2"
     assert {"name", "passed", "sentence"} == set(said["items"][0])
 
 
 def test_the_importable_function_agrees_with_the_command(release: Release) -> None:
     found = verify_bundle(FolderBundle(release.folder), read_public_key(release.key.public))
     assert found.verified
-    said = json.loads(release.verify("--json").output)
-    assert [item["name"] for item in said["items"]] == [item.name for item in found.items]
+    said = json.loads(release.verify("--json", "--no-replay").output)
+    names = [item.name for item in found.items]
+    assert [item["name"] for item in said["items"]] == [*names, "report"]
+
+
+def test_verify_replays_and_its_last_line_names_what_it_left_out_with_the_command(
+    release: Release,
+) -> None:
+    whole = release.verify()
+    assert "replay:recomputed:group_sizes" in whole.output
+    assert "Not checked" not in whole.output
+    assert json.loads(release.verify("--json").output)["not_checked"] == []
+    short = release.verify("--no-replay")
+    assert short.exit_code == 0
+    last = short.output.rstrip().splitlines()[-1]
+    command = f"pgsr audit replay {release.folder}"
+    assert last.startswith("Not checked: ")
+    assert last.endswith(f"run {command}.")
+    [left_out] = json.loads(release.verify("--json", "--no-replay").output)["not_checked"]
+    assert left_out["command"] == command
+    assert run(*command.split()[1:]).exit_code == 0
+
+
+def test_the_truth_in_place_of_the_release_ends_with_1(release: Release) -> None:
+    made = make()
+    replace_table(made, "group_sizes", made.truth)
+    bounds = made.arrays["margins"][0].copy()
+    bounds[:] = made.truth
+    replace_table(made, "margins", bounds)
+    for name, content in made.draft.unsigned().items():
+        (release.folder / name).write_bytes(content)
+    (release.folder / PROVENANCE_FILE).unlink()
+    sign(release.folder, made.draft.provenance, release.key)
+    outcome = release.verify()
+    assert outcome.exit_code == 1
+    assert "✗ replay:recomputed:group_sizes" in outcome.output
+    assert "✗ report" in release.verify("--no-replay").output  # which was made of other numbers
+
+
+def edit_report(release: Release, before: str, after: str) -> None:
+    """Forge the page, and sign everything again with the publisher's own key."""
+    page = release.folder / "report.html"
+    text = page.read_text(encoding="utf-8")
+    assert before in text
+    page.write_text(text.replace(before, after), encoding="utf-8", newline="\n")
+    package = json.loads((release.folder / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        if resource["path"] == page.name:
+            content = page.read_bytes()
+            resource["bytes"] = len(content)
+            resource["hash"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    (release.folder / "datapackage.json").write_text(json.dumps(package), encoding="utf-8")
+    (release.folder / PROVENANCE_FILE).unlink()
+    sign(release.folder, make().draft.provenance, release.key)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("3/2 (1.5)", "3/200 (0.015)"),
+        ("The unit of privacy is: person", "The unit of privacy is: household"),
+        ("<h3>What is not protected</h3>", ""),
+        ('name="pgsr-report"', 'name="something"'),
+        ('name="pgsr-report" content="', 'name="pgsr-report" content="9'),
+    ],
+    ids=["a hundredth of ε", "another unit", "a heading left out", "no form", "another form"],
+)
+def test_a_report_that_says_something_else_is_refused_though_signed_again(
+    release: Release, before: str, after: str
+) -> None:
+    edit_report(release, before, after)
+    outcome = release.verify()
+    assert outcome.exit_code == 1
+    assert "NOT VERIFIED: 1 of" in outcome.output
+    assert "✗ report" in outcome.output
+
+
+def test_a_report_that_cannot_be_compared_is_named_in_the_last_line(tmp_path: Path) -> None:
+    with tarfile.open(ROOT / "tests" / "fixtures" / "version-0.1.0" / "office.tar.xz") as office:
+        office.extractall(tmp_path, filter="data")
+    made_before = tmp_path / "public" / "household-sizes" / "2026-Q1"
+    outcome = run("audit", "verify", made_before, "--key", tmp_path / "installation.pub")
+    assert outcome.exit_code == 0, outcome.output
+    last = outcome.output.rstrip().splitlines()[-1]
+    assert last.startswith("Not checked: that report.html says what the bundle says")
+    assert "install pgsr" in last
+
+
+def test_a_report_that_is_as_it_was_is_accepted_when_signed_again(release: Release) -> None:
+    edit_report(release, "3/2 (1.5)", "3/2 (1.5)")
+    outcome = release.verify()
+    assert outcome.exit_code == 0, outcome.output
+    assert "✓ report" in outcome.output
 
 
 def test_a_changed_missing_extra_or_renamed_file_ends_with_1_and_says_which(
@@ -214,7 +294,10 @@ def test_a_folder_that_cannot_be_listed_is_a_typed_error(tmp_path: Path) -> None
         FolderBundle(tmp_path / "missing")
 
 
-def test_verifying_needs_no_prefect_no_database_and_no_network(release: Release) -> None:
+@pytest.mark.parametrize("options", [["--no-replay"], []])
+def test_verifying_needs_no_prefect_no_database_and_no_network(
+    release: Release, options: list[str]
+) -> None:
     code = (
         "import socket, sys\n"
         "def refuse(*_, **__): raise RuntimeError('network')\n"
@@ -226,14 +309,23 @@ def test_verifying_needs_no_prefect_no_database_and_no_network(release: Release)
         "print('HEAVY', [name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "verify", release.folder, "--key", release.key.public],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "verify",
+            release.folder,
+            "--key",
+            release.key.public,
+            *options,
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
     assert "EXIT 0" in done.stdout
-    assert "HEAVY []" in done.stdout
+    assert "HEAVY ['numba']" in done.stdout  # solvers are compiled
 
 
 def test_keys_new_makes_a_pair_and_public_prints_the_public_half(tmp_path: Path) -> None:

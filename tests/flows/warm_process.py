@@ -34,7 +34,8 @@ def run_warm(
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         process = context.Process(
-            target=_command, args=(list(arguments), str(cwd), dict(environment), str(out), str(err))
+            target=_command,
+            args=(list(arguments), str(cwd), dict(environment), _umask(), str(out), str(err)),
         )
         process.start()
         process.join(timeout)
@@ -55,11 +56,19 @@ def _start_server(environment: Mapping[str, str]) -> None:
         os.environ.update(before)
 
 
+def _umask() -> int:
+    """This process's; that of the one which processes are forked from may be another."""
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
 def _command(
-    arguments: list[str], cwd: str, environment: dict[str, str], out: str, err: str
+    arguments: list[str], cwd: str, environment: dict[str, str], umask: int, out: str, err: str
 ) -> None:
     from flows.cli import main
 
+    os.umask(umask)
     for number, name in ((1, out), (2, err)):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
     os.environ.clear()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tasks.publication.facts import BundleFacts, LevelFacts
+from tasks.publication.facts import BundleFacts, StatedLevel
 from tasks.publication.report.reading import Int, LevelSizes, ReportTables
 from tests.tasks.test_publication_bundle import example_facts
 
@@ -31,7 +31,7 @@ def example_release(
     )
     facts = example_facts(
         levels=tuple(
-            LevelFacts(
+            StatedLevel(
                 level.level,
                 level.regions,
                 level.regions * (len(sizes) - 1),

@@ -30,10 +30,10 @@ def test_pages_that_cannot_be_made_never_stop_a_run(
     caplog.set_level(logging.WARNING, logger="pgsr.artifacts")
     with artifacts.shown(ref):
         artifacts.stage_done("noise")
-    assert [record.args for record in caplog.records] == [("Unreachable",)] * 2
+    assert [record.args for record in caplog.records] == [("Unreachable",)]
 
 
-def test_a_bar_that_no_longer_moves_never_stops_a_run(
+def test_a_server_that_is_gone_is_asked_once_and_never_stops_a_run(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = bundle.parents[2] / ".pgsr"
@@ -56,8 +56,7 @@ def test_a_bar_that_no_longer_moves_never_stops_a_run(
 
     with pytest.raises(KeyError, match="of the run itself"):
         run()
-    assert moved == sorted(moved)
-    assert moved[-1] == 100
+    assert len(moved) == 1  # every further question would take until the client gives up
 
 
 def test_a_run_without_a_plan_is_shown_nowhere_and_goes_on(tmp_path: Path) -> None:

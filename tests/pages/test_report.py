@@ -21,6 +21,7 @@ from tasks.pages import vega
 from tasks.pages.charts import decades, round_sizes
 from tasks.pages.frame import content_policy, thousands
 from tasks.publication.facts import SIMULATION_NOTICE
+from tasks.publication.report.outline import Canvas
 from tasks.publication.report.page import SECTIONS, render_report
 from tasks.publication.report.reading import read_report_tables
 from tasks.publication.report.stages import example_of, stage_rows, stage_words
@@ -99,7 +100,7 @@ def test_the_example_is_the_lowest_region_that_moved_most() -> None:
     moved = tables.measured.copy()
     moved[3, 0] += 1000
     moved[2, 0] += 5000  # one level up
-    assert example_of(facts, replace(tables, measured=moved)).id == "a1"
+    assert example_of(facts, replace(tables, measured=moved), Canvas()).id == "a1"
 
 
 def test_a_page_holds_whole_levels_from_the_top_as_far_as_they_fit(tmp_path: Path) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tasks.publication.report.page import render_report
+from tasks.publication.report.page import outline_plain_report, render_report
+from tasks.publication.report.reading import read_report_tables
+from tasks.storage.duck import connect
 from tests.pages.browsing import Visit, visiting
 from tests.pages.example_release import example_release
+from tests.pages.large_release import large_facts, large_store
 
 ROOT, COUNTY, TRACT = "51", "51091", "51091970100"
 BLOCK_GROUP = "510919701002"
@@ -271,3 +275,68 @@ def test_many_sizes_are_drawn_as_steps_and_runs_of_zeros_share_a_row(
         assert {"0", "10", "100", "300"} <= set(ticks)
         assert visit.sideways() == 0
         assert visit.complaints == []
+
+
+def texts_that_overlap(visit: Visit, chart: str) -> list[str]:
+    """Labels along the bottom of a chart that run into the one before."""
+    script = """texts => texts.map(text => {
+        const box = text.getBoundingClientRect();
+        return [text.textContent, box.left, box.right, box.top];
+    })"""
+    labels = visit.page.locator(f"{chart} .role-axis-label text").evaluate_all(script)
+    lowest = max(top for *_, top in labels)
+    below = sorted((left, right, text) for text, left, right, top in labels if top > lowest - 3)
+    assert len(below) > 2
+    return [text for (_, end, _), (start, _, text) in pairwise(below) if text and start < end]
+
+
+@pytest.mark.parametrize("largest", [20, 30, 31, 2_000, 1_000_000])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_sizes_never_run_into_one_another(
+    browser: Browser, tmp_path: Path, largest: int, width: int
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(large_page(tmp_path, largest=largest), encoding="utf-8")
+    with visiting(browser, page, viewport={"width": width, "height": 800}) as visit:
+        for chart in ("#sizes-chart", "#stages-chart", "#changes-chart"):
+            assert texts_that_overlap(visit, chart) == []
+        assert visit.sideways() == 0
+        assert visit.complaints == []
+
+
+def large_page(folder: Path, *, largest: int) -> str:
+    store = large_store(folder / "safe.duckdb", regions=3, largest=largest)
+    facts = large_facts(regions=3, largest=largest)
+    with connect(store, read_only=True) as connection:
+        tables = read_report_tables(connection, facts)
+    return render_report(facts, tables, formats=("csv",))
+
+
+def test_very_many_sizes_are_looked_up_in_ranges(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(large_page(tmp_path, largest=1_000_000), encoding="utf-8")
+    with visiting(browser, page) as visit:
+        search(visit, "region", "r0002")
+        expect(visit.page.locator("body")).to_have_attribute("data-region", "r0002")
+        rows = {row[0]: row[1:] for row in visit.rows("#sizes-table")}
+        assert rows["5–9"] == ["12,500", "5.30 %"]
+        assert list(rows)[-1] == "1,000,000+"
+        bars = visit.page.locator("#sizes-chart .mark-rect path")
+        expect(bars).to_have_count(len(rows))
+        stages = visit.rows("#stages-table")
+        assert [row[0] for row in stages[:5]] == ["≥ 1", "≥ 2", "≥ 3", "≥ 5", "≥ 10"]
+        released = column(list(rows.values()), 0)
+        assert column(stages, 3) == [sum(released[k:]) for k in range(1, len(released))]
+        assert visit.barriers() == []
+
+
+def test_a_plain_page_is_a_page_for_everybody(browser: Browser, tmp_path: Path) -> None:
+    facts, _ = example_release()
+    page = tmp_path / "report.html"
+    page.write_text(outline_plain_report(facts, formats=("csv",)).filled(), encoding="utf-8")
+    with visiting(browser, page, ready="main", viewport={"width": 390, "height": 800}) as visit:
+        assert "could not be made on this occasion" in visit.text
+        assert visit.sideways() == 0
+        assert visit.complaints == []
+        assert visit.requests == [page.as_uri()]
+        assert visit.barriers() == []

@@ -385,12 +385,12 @@ def test_the_check_for_a_timer_ends_with_1_where_something_is_overdue(
     from flows.cli.app import app
 
     check = ["alerts", "check", str(series.loaded.path), "--json"]
-    assert json.loads(CliRunner().invoke(app, check).output) == {"overdue": None}
+    assert json.loads(CliRunner().invoke(app, check).stdout) == {"overdue": None}
     moment = datetime.now(UTC) + timedelta(hours=3)
     tell = schedules.tell_missed
     monkeypatch.setattr(schedules, "tell_missed", lambda series: tell(series, now=moment))
     late = CliRunner().invoke(app, check)
     assert late.exit_code == 1
-    assert [json.loads(late.output)["overdue"]] == [
+    assert [json.loads(late.stdout)["overdue"]] == [
         f"{post['product']}/{post['release']}" for post in inbox.posts
     ]

@@ -357,6 +357,8 @@ def test_a_mechanism_that_measures_something_else_is_refused(office: Path) -> No
         ("revised", "unknown"),
         ("revised", "relaxed-cumulative"),
         ("../revised", None),
+        ("2026-Q1.withdrawn.dsse.json", None),
+        ("INDEX.html", None),
     ):
         with pytest.raises(UnusableName):
             prepare_repost(ref(office), release=release, mechanism=mechanism)

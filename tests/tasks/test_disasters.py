@@ -38,7 +38,7 @@ class Office:
         self.public = folder / "public" / PRODUCT
 
     def release(self, slot: date) -> Path:
-        return run_stages(prepare(self.configuration, slot=slot))
+        return run_stages(prepare(self.configuration, slot=slot, home=Home(self.home)))
 
     def ref(self, slot: date) -> RunRef:
         return RunRef(str(self.home), PRODUCT, f"{slot:%Y%m%d}T000000")

@@ -314,14 +314,7 @@ CASES: dict[str, tuple[Delivery, type[InputError], tuple[int, ...]]] = {
         errors.DuplicatePerson,
         (1, 2),
     ),
-    "no rows": (Delivery("person,unit,region,beds\n"), errors.EmptyTable, ()),
-    "no bytes": (Delivery(b""), errors.EmptyTable, ()),
-    "no rows in Parquet": (Delivery(persons_with().slice(0, 0)), errors.EmptyTable, ()),
-    "no groups": (
-        Delivery("person,unit,region,beds\np1,u1,north,0\n", units=None),
-        errors.NoGroups,
-        (),
-    ),
+    "no bytes": (Delivery(b""), errors.MissingHeader, ()),
     # files
     "file missing": (Delivery(source="elsewhere.csv"), errors.MissingFile, ()),
     "pattern without match": (Delivery(source="part-*.parquet"), errors.MissingFile, ()),

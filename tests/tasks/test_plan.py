@@ -384,6 +384,8 @@ def test_two_mechanisms_that_differ_in_post_processing_share_one_draw(folder, mo
 def test_the_key_does_not_depend_on_what_follows_from_the_rest(folder):
     decided = planned(folder).plan
     descriptor = decided.measurement_descriptor("source")
+    assert descriptor.pop("sampler") == decided.sampler
+    assert descriptor.pop("unit_of_privacy") == decided.configuration.population.unit_of_privacy
     assert descriptor.pop("noise")["scales"] == [str(scale) for scale in decided.scales]
     assert decided.measurement_key("source") == json_digest(descriptor)
 

@@ -22,17 +22,18 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from pgsr_core.documents.wordings import CURRENT
+from pgsr_core.documents.words import in_words, sensitivity_formula
 from pgsr_core.errors import InputError, PgsrError, Refused
 from pgsr_core.margins import BOUNDS, HALF_WIDTHS
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
 from tasks.publication.bundle import build_bundle
 from tasks.publication.errors import FormulaLikeName, GateNotPassed, InconsistentFacts
-from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts, CheckFacts, LevelFacts
+from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts, CheckFacts, StatedLevel
 from tasks.publication.place import publish_bundle, staging_folder
 from tasks.publication.report.levels import distribution
 from tasks.publication.report.reading import LevelSizes
-from tasks.publication.statement import in_words, paragraphs, sensitivity_formula
 from tasks.storage.duck import connect
 
 NAMES = {
@@ -69,7 +70,7 @@ def example_facts(**changes: object) -> BundleFacts:
         unit_of_privacy="person",
         epsilon=Fraction(1, 2),
         levels=tuple(
-            LevelFacts(level, regions, 2 * regions, epsilon, scale, 5.97)
+            StatedLevel(level, regions, 2 * regions, epsilon, scale, 5.97)
             for level, regions in ((1, 1), (2, 2), (3, 1))
         ),
         neighbours=Neighbours.ADD_REMOVE,
@@ -306,7 +307,7 @@ def test_tables_of_several_row_groups_are_in_order_and_do_not_depend_on_threads(
 ) -> None:
     regions, sizes = 260, 500
     levels = tuple(
-        LevelFacts(level, count, count * sizes, Fraction(1, 2), Fraction(2), 1.9)
+        StatedLevel(level, count, count * sizes, Fraction(1, 2), Fraction(2), 1.9)
         for level, count in ((1, 1), (2, regions - 1))
     )
     facts = example_facts(
@@ -364,7 +365,7 @@ def test_a_simulation_says_so_first_and_everywhere(tmp_path: Path) -> None:
 
 def test_a_simulation_is_not_charged_and_says_so() -> None:
     facts = example_facts(simulation=True, spent_on_population=Fraction(0))
-    words = " ".join(paragraphs(facts))
+    words = " ".join(CURRENT.paragraphs(facts))
     assert "ε = 0 has been spent (a simulation is not charged)" in words
 
 
@@ -501,8 +502,22 @@ def test_the_privacy_statement_is_exact_in_fields_and_plain_in_words(tmp_path: P
     ):
         assert phrase in words
     assert document["mechanism"]["sampler"] == "fast-exact"
-    assert any("malformed input" in line for line in document["assumptions"])
     assert any("Timing" in line for line in document["not_protected"])
+
+
+@pytest.mark.parametrize("from_data", [True, False])
+def test_the_statement_says_what_an_input_is_and_that_a_stop_is_not_protected(
+    from_data: bool, tmp_path: Path
+) -> None:
+    document = load(build(tmp_path, example_facts(units_from_data=from_data)), "privacy.json")
+    assumed = " ".join(document["assumptions"])
+    assert "no records at all are one. Neighbours are taken among inputs" in assumed
+    assert "Whether, when and how often a run stopped depends on the data" in assumed
+    assert ("records of one group that name different regions are not an input" in assumed) is (
+        from_data
+    )
+    assert ("Each record names a group of the public table" in assumed) is not from_data
+    assert any("stopped on their input" in line for line in document["not_protected"])
 
 
 def test_units_from_data_come_with_the_proviso_in_statement_and_report(tmp_path: Path) -> None:
@@ -550,15 +565,15 @@ def test_the_sensitivity_comes_with_its_formula(changes: dict[str, object], form
     )
     facts = example_facts(**changes, levels=levels)
     assert sensitivity_formula(facts) == formula
-    assert formula in " ".join(paragraphs(facts))
-    replaced = "with one record replaced by another" in " ".join(paragraphs(facts))
+    assert formula in " ".join(CURRENT.paragraphs(facts))
+    replaced = "with one record replaced by another" in " ".join(CURRENT.paragraphs(facts))
     assert replaced is (facts.neighbours is Neighbours.REPLACE)
 
 
 def test_a_huge_epsilon_is_still_put_into_words() -> None:
     levels = tuple(replace(level, epsilon=Fraction(1000)) for level in example_facts().levels)
     facts = example_facts(epsilon=Fraction(3000), levels=levels, spent_on_population=Fraction(3000))
-    assert "more than 1e+308" in paragraphs(facts)[0]
+    assert "more than 1e+308" in CURRENT.paragraphs(facts)[0]
 
 
 @pytest.mark.parametrize(
@@ -664,7 +679,7 @@ def test_claims_that_contradict_one_another_are_refused(changes: dict[str, objec
     assert isinstance(caught.value, PgsrError)
 
 
-@pytest.mark.parametrize(("smallest", "largest"), [(0, 1), (1, 30), (0, 31), (1, 47), (0, 12345)])
+@pytest.mark.parametrize(("smallest", "largest"), [(0, 1), (1, 30), (0, 31), (1, 47), (0, 2000)])
 def test_the_distribution_fits_a_page_and_loses_no_group(smallest: int, largest: int) -> None:
     sizes = range(smallest, largest + 1)
     counts = [size % 7 + 1 for size in sizes]

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from flows.cli.app import app
+from pgsr_core.chain import Event
+from pgsr_core.errors import PgsrError
 from tasks import purge as module
-from tasks.purge import CannotDelete, NotPublished, StillRunning, due_purges, plan_purge, purge
+from tasks.ledger.ledger import Ledger
+from tasks.purge import (
+    CannotDelete,
+    CannotLook,
+    DateUnknown,
+    Due,
+    LedgerGone,
+    NotPublished,
+    StillRunning,
+    due_purges,
+    plan_purge,
+    purge,
+)
 from tasks.run import NoSuchRun, RunRef
 from tasks.stages.prepare import prepare
+from tasks.storage.zones import Home
 
+NOTHING = Due((), ())
+LATER = datetime.now(UTC) + timedelta(days=36_500)
 CONFIDENTIAL = ("confidential.duckdb", "confidential.duckdb.wal", "operator.log", "spill/one.tmp")
 
 
@@ -164,18 +185,157 @@ def test_a_release_is_due_so_many_days_after_it_was_published(
     with_retention(ref, days)
     now = datetime.now(UTC) + timedelta(days=age)
     due = due_purges(ref.installation, now=now)
-    assert [purge.ref for purge in due] == [ref] * is_due
-    for planned in due:
+    assert [purge.ref for purge in due.purges] == [ref] * is_due
+    assert due.undecided == ()
+    for planned in due.purges:
         purge(planned.ref)
-    assert due_purges(ref.installation, now=now) == ()
+    assert due_purges(ref.installation, now=now) == NOTHING
 
 
 def test_without_a_retention_or_a_publication_nothing_is_ever_due(ref: RunRef) -> None:
-    later = datetime.now(UTC) + timedelta(days=36_500)
     with_retention(ref, 0)
-    assert due_purges(ref.installation, now=later) == ()
+    assert due_purges(ref.installation, now=LATER) == NOTHING
     publish(ref)
     with_retention(ref, None)
-    assert due_purges(ref.installation, now=later) == ()
+    assert due_purges(ref.installation, now=LATER) == NOTHING
+
+
+def another(ref: RunRef, release: str) -> RunRef:
+    """A second release of the product, published and due."""
+    other = RunRef(ref.home, ref.product, release)
+    other.folder.create()
+    other.folder.plan.write_bytes(ref.folder.plan.read_bytes())
+    (other.folder.confidential / "confidential.duckdb").write_text("secret")
+    publish(other)
+    return other
+
+
+def break_plan(ref: RunRef) -> None:
     ref.folder.plan.write_text("not a plan")
-    assert due_purges(ref.installation, now=later) == ()
+
+
+def lose_plan(ref: RunRef) -> None:
+    ref.folder.plan.unlink()
+
+
+def work_on_it(ref: RunRef) -> None:
+    ref.note(state="running", stage="validate")
+
+
+def lose_the_disk(ref: RunRef) -> None:
+    shutil.rmtree(ref.folder.confidential)
+    ref.folder.confidential.symlink_to("/nowhere")
+
+
+@pytest.mark.parametrize("spoil", [break_plan, lose_plan, work_on_it, lose_the_disk])
+def test_a_release_that_cannot_be_judged_is_named_and_the_others_are_purged(
+    ref: RunRef, capsys: pytest.CaptureFixture[str], spoil: Callable[[RunRef], None]
+) -> None:
+    publish(ref)
+    with_retention(ref, 0)
+    other = another(ref, "another")
+    spoil(ref)
+    with pytest.raises(PgsrError, match=ref.name) as told:
+        app(["purge", "--due", "--yes", "--home", ref.home], standalone_mode=False)
+    assert told.value.exit_code == 3
+    assert "Remedy:" in str(told.value)
+    assert "Nothing is due" not in capsys.readouterr().out
+    assert not other.folder.confidential.exists()
+    assert ref.folder.confidential.is_symlink() or ref.folder.operator_log.is_file()
+
+
+def test_scripts_are_told_which_releases_cannot_be_judged(
+    ref: RunRef, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(ref)
+    break_plan(ref)
+    with pytest.raises(PgsrError):
+        app(["purge", "--due", "--yes", "--json", "--home", ref.home], standalone_mode=False)
+    [told] = json.loads(capsys.readouterr().out)
+    assert told["release"] == ref.name
+    assert told["deleted"] == []
+    assert "the plan of" in told["problem"]
+
+
+def test_a_release_whose_plan_is_damaged_can_still_be_purged_by_name(ref: RunRef) -> None:
+    publish(ref)
+    break_plan(ref)
+    assert set(purge(ref).files) == set(CONFIDENTIAL)
+    assert due_purges(ref.installation, now=LATER) == NOTHING  # nothing is left to be judged
+
+
+def test_one_that_cannot_be_deleted_does_not_keep_the_others(
+    ref: RunRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(ref)
+    with_retention(ref, 0)
+    other = another(ref, "another")
+    delete = module._delete
+
+    def refuse(folder: Path) -> None:
+        if folder == other.folder.confidential:
+            raise PermissionError(13, "Permission denied")
+        delete(folder)
+
+    monkeypatch.setattr(module, "_delete", refuse)
+    with pytest.raises(PgsrError, match=f"(?s){other.name}.*Permission denied") as told:
+        app(["purge", "--due", "--yes", "--home", ref.home], standalone_mode=False)
+    assert told.value.exit_code == 3
+    assert not ref.folder.confidential.exists()
+
+
+@pytest.mark.parametrize("at", ["2999-01-01T00:00:00+00:00", "2020-01-01T00:00:00", "yesterday"])
+def test_a_date_of_publication_that_cannot_be_is_told(
+    ref: RunRef, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    publish(ref)
+    with_retention(ref, 0)
+    timeline = Ledger.timeline
+
+    def wrong(ledger: Ledger, *names: str) -> tuple[Event, ...]:
+        return tuple(replace(event, at=at) for event in timeline(ledger, *names))
+
+    monkeypatch.setattr(Ledger, "timeline", wrong)
+    due = due_purges(ref.installation, now=datetime.now(UTC))
+    assert due.purges == ()
+    [undecided] = due.undecided
+    assert isinstance(undecided.error, DateUnknown)
+    assert at in str(undecided.error)
+
+
+def test_confidential_files_without_a_ledger_are_not_passed_over(ref: RunRef) -> None:
+    publish(ref)
+    (ref.installation.root / "ledger.sqlite").unlink()
+    with pytest.raises(LedgerGone, match="Remedy:"):
+        due_purges(ref.installation, now=LATER)
+    with pytest.raises(LedgerGone):
+        plan_purge(ref)
+    assert not (ref.installation.root / "ledger.sqlite").exists()
+
+
+def test_a_home_that_is_not_there_is_not_one_in_which_nothing_is_due(tmp_path: Path) -> None:
+    with pytest.raises(CannotLook, match="Remedy:") as told:
+        due_purges(Home(tmp_path / "typo"), now=LATER)
+    assert told.value.exit_code == 3
+    (tmp_path / "new").mkdir()
+    assert due_purges(Home(tmp_path / "new"), now=LATER) == NOTHING
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, as only root can")
+@pytest.mark.parametrize("closed", ["", "confidential", "confidential/household-sizes"])
+def test_a_home_of_another_user_is_told_and_not_taken_for_empty(ref: RunRef, closed: str) -> None:
+    publish(ref)
+    home = ref.installation
+    for path in (home.root, *home.root.rglob("*"), *home.root.parents):
+        if path.is_dir():
+            path.chmod(path.stat().st_mode | 0o055)
+        else:
+            path.chmod(0o666)
+    (home.root / closed).chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(PgsrError, match="cannot be read") as told:
+            due_purges(home, now=LATER)
+    finally:
+        os.seteuid(0)
+    assert told.value.exit_code == 3

@@ -140,3 +140,7 @@ def test_a_run_of_another_machine_is_tried_again_only_after_a_long_silence():
     assert state(elsewhere).shown == "running"
     assert not state(elsewhere).may_be_taken_over(now=SILENCE_SECONDS)
     assert state(elsewhere).may_be_taken_over(now=SILENCE_SECONDS + 1)
+
+
+def test_a_run_that_a_clock_far_ahead_noted_may_be_taken_over():
+    assert state("another-machine/1/2/3").may_be_taken_over(now=-(10**9))

@@ -187,6 +187,7 @@ def test_no_part_has_more_rows_than_asked_for(tmp_path: Path) -> None:
 def test_a_small_unit_table_is_one_file(tmp_path: Path) -> None:
     make(tmp_path, rows=1_000_000)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".pgsr",
         "persons",
         "product.yaml",
         "regions.csv",

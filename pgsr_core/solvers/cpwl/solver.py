@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pgsr_core.errors import PgsrError
 from pgsr_core.hierarchy import RegionTree
+from pgsr_core.limits import LARGEST_COST
 from pgsr_core.solvers.cpwl.blocks import Blocks
 from pgsr_core.solvers.cpwl.exchange import Costs, balance_scale, balance_sizes
 from pgsr_core.solvers.cpwl.integers import (
@@ -26,8 +27,6 @@ from pgsr_core.solvers.cpwl.pools import NARROW, NARROW_SUM, Leaves, largest_sum
 from pgsr_core.solvers.cpwl.relaxation import new_state, relax
 
 TABLE_DIMENSIONS = 2
-# Marginal costs stay below this, and "no unit to take" (2^62) above any sum of two of them.
-LARGEST_COST = 2**60
 # Integers up to here are exact as doubles.
 LARGEST_EXACT_DOUBLE = 2**53
 # Moves that the dummy root may need for each size before its start counts as distant.

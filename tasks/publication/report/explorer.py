@@ -11,10 +11,12 @@ from pgsr_core.margins import BOUNDS
 from pgsr_core.postprocessing.protocol import Query
 from tasks.pages.packing import Packed, pack
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report.figures import SizeAxes, changes_figure, sizes_figure, stages_figure
+from tasks.publication.report.bins import bin_label, size_bins
+from tasks.publication.report.charts import Chart
+from tasks.publication.report.figures import SizeAxes
 from tasks.publication.report.levels import level_title, size_ranges
 from tasks.publication.report.reading import ReportTables
-from tasks.publication.report.stages import stage_axes
+from tasks.publication.report.stages import stage_charts
 
 MOST_TABLE_ROWS = 200
 MOST_TABLE_COLUMNS = 12
@@ -42,15 +44,10 @@ def packed_numbers(tables: ReportTables) -> Packed:
 
 def release_document(facts: BundleFacts, tables: ReportTables, packed: Packed) -> dict[str, Any]:
     """What the script needs besides the packed numbers."""
-    stages, changes = stage_axes(facts)
-    sizes = SizeAxes(facts.sizes, "Size of the group", "Groups")
-    figures = {
-        "sizes": sizes_figure(sizes),
-        "stages": stages_figure(stages),
-        "changes": changes_figure(changes),
-    }
+    sizes = Chart("sizes", SizeAxes(facts.sizes, "Size of the group", "Groups"))
     return {
         "sizes": [facts.sizes[0], facts.sizes[-1]],
+        "bins": size_bins(facts.sizes),
         "measured": [facts.measured_sizes[0], facts.measured_sizes[-1]],
         "cumulative": facts.query == Query.CUMULATIVE,
         "levels": len(facts.levels),
@@ -67,18 +64,18 @@ def release_document(facts: BundleFacts, tables: ReportTables, packed: Packed) -
             "rows_a_block": packed.rows_a_block,
             "width": packed.width,
         },
-        "charts": {
-            name: {"vega": figure.vega(), "logarithmic": figure.logarithmic}
-            for name, figure in figures.items()
-        },
+        "charts": {chart.name: chart.compiled() for chart in (sizes, *stage_charts(facts))},
     }
 
 
 def region_tables(facts: BundleFacts, tables: ReportTables) -> tuple[RegionTable, ...]:
     """Table the upper levels, for as many whole levels as a reader can take in."""
-    ranges = size_ranges(facts.sizes, most=MOST_TABLE_COLUMNS)
-    starts = [first - facts.smallest_size for first, _ in ranges]
-    counts = np.add.reduceat(tables.released, starts, axis=1)
+    bins = size_bins(facts.sizes)
+    ranges = bins or size_ranges(facts.sizes, most=MOST_TABLE_COLUMNS)
+    counts = tables.released
+    if bins is None:
+        starts = [first - facts.smallest_size for first, _ in ranges]
+        counts = np.add.reduceat(tables.released, starts, axis=1)
     labels = tuple(_label(first, last, facts) for first, last in ranges)
     found: list[RegionTable] = []
     rows = 0
@@ -99,6 +96,4 @@ def region_tables(facts: BundleFacts, tables: ReportTables) -> tuple[RegionTable
 
 
 def _label(first: int, last: int, facts: BundleFacts) -> str:
-    if last == facts.largest_size:
-        return f"{last:,}+"
-    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
+    return f"{last:,}+" if last == facts.largest_size else bin_label((first, last))

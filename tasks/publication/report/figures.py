@@ -6,20 +6,49 @@ the fields named at each chart; a field that is not known is null.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tasks.pages.charts import COUNT_LABELS, TICKS, WIDTH, Figure, figure, round_sizes
+from tasks.pages.charts import (
+    COUNT_LABELS,
+    TICKS,
+    WIDTH,
+    Figure,
+    decade_sizes,
+    figure,
+    round_sizes,
+)
+from tasks.publication.report.bins import size_bins
 
 if TYPE_CHECKING:
     import altair as alt
 
 MOST_BARS = 31
 """More sizes than that do not fit as bars with a label each."""
-ACCENT, BAR, BAND = "var(--accent)", "var(--bar)", "var(--band)"
+LABEL_WIDTH = 28
+"""Room for the label of a bar; where bars are narrower, only every second or third has one."""
+SIZES, BAR = "sizes", "bar"
+"""The names of a chart's parameters: which sizes are labelled, and how wide a bar is."""
+# Counted from the last, which says that it stands for larger ones; an index is from 0 to 1.
+_SOME_LABELS = f"round((1 - datum.index) * ({SIZES}[0] - 1)) % {SIZES}[1] == 0 ? datum.label : ''"
+_BIN_LABELS = (
+    "(datum.value < 1000 ? datum.value : format(datum.value, '.3~s'))"
+    f" + (datum.value == {SIZES}[length({SIZES}) - 1] ? '+' : '')"
+)
+ACCENT, BARS, BAND = "var(--accent)", "var(--bar)", "var(--band)"
 INK, SOFT = "var(--ink)", "var(--soft)"
+
+
+class Style(StrEnum):
+    """How sizes are drawn: few as bars, many as steps, ranges of very many as bars."""
+
+    BARS = "bars"
+    STEPS = "steps"
+    BINS = "bins"
 
 
 @dataclass(frozen=True)
@@ -37,34 +66,56 @@ class SizeAxes:
     y_title: str
 
     @property
-    def many(self) -> bool:
-        """Whether there are too many sizes for a bar each."""
-        return len(self.sizes) > MOST_BARS
+    def style(self) -> Style:
+        """How these sizes are drawn."""
+        if size_bins(self.sizes) is not None:
+            return Style.BINS
+        return Style.STEPS if len(self.sizes) > MOST_BARS else Style.BARS
 
     @property
-    def bar(self) -> float:
-        """How wide a bar is."""
-        return min(28.0, 0.62 * WIDTH / len(self.sizes))
+    def many(self) -> bool:
+        """Whether sizes are drawn as steps, being too many for a bar each."""
+        return self.style is Style.STEPS
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the expressions of a chart need to know of its axes."""
+        first, last = self.sizes[0], self.sizes[-1]
+        match self.style:
+            case Style.STEPS:
+                return {SIZES: round_sizes(first, last)}
+            case Style.BINS:
+                starts = [bin_[0] for bin_ in size_bins(self.sizes) or ()]
+                return {BAR: _bar(len(starts)), SIZES: decade_sizes(starts)}
+            case Style.BARS:
+                bars = len(self.sizes)
+                return {BAR: _bar(bars), SIZES: [bars, math.ceil(bars * LABEL_WIDTH / WIDTH)]}
 
     def x(self) -> alt.X:
         """The sizes."""
         import altair as alt
 
-        if not self.many:
-            return alt.X("label:N", sort=None, title=self.x_title, axis=alt.Axis(labelAngle=0))
-        first, last = self.sizes[0], self.sizes[-1]
+        title = self.x_title
+        match self.style:
+            case Style.BARS:
+                axis = alt.Axis(labelAngle=0, labelExpr=_SOME_LABELS)
+                return alt.X("label:N", sort=None, title=title, axis=axis)
+            case Style.BINS:
+                axis = alt.Axis(labelAngle=0, values=alt.ExprRef(SIZES), labelExpr=_BIN_LABELS)
+                return alt.X("size:O", sort=None, title=title, axis=axis)
+        ends = [alt.ExprRef(f"{SIZES}[0]"), alt.ExprRef(f"{SIZES}[length({SIZES}) - 1]")]
         return alt.X(
             "size:Q",
-            title=self.x_title,
-            scale=alt.Scale(type="symlog", domain=[first, last], nice=False),
-            axis=alt.Axis(values=round_sizes(first, last), labelExpr="format(datum.value, ',')"),
+            title=title,
+            scale=alt.Scale(type="symlog", domain=ends, nice=False),
+            axis=alt.Axis(values=alt.ExprRef(SIZES), labelExpr="format(datum.value, ',')"),
         )
 
     def y(self, field: str, *, even: bool = False) -> alt.Y:
         """The counts of a field; all fields of a chart share one axis (even: never logarithmic)."""
         import altair as alt
 
-        if even or not self.many:
+        if even or self.style is Style.BARS:
             axis = alt.Axis(labelExpr=COUNT_LABELS)
             return alt.Y(f"{field}:Q", title=self.y_title, axis=axis, stack=None)
         return alt.Y(
@@ -77,7 +128,12 @@ class SizeAxes:
 
     def figure(self, layers: Sequence[alt.Chart], *fields: str) -> Figure:
         """Lay the marks over one another; these fields decide where the ticks are."""
-        return figure(layers, logarithmic=fields if self.many else ())
+        logarithmic = fields if self.style is not Style.BARS else ()
+        return figure(layers, logarithmic=logarithmic, parameters=self.parameters)
+
+
+def _bar(bars: int) -> float:
+    return min(28.0, 0.62 * WIDTH / bars)
 
 
 @cache
@@ -96,7 +152,7 @@ def sizes_figure(axes: SizeAxes) -> Figure:
     else:
         cap = known.mark_tick(color=INK, thickness=1.5, size=8)
         layers = [
-            base.mark_bar(color=BAR, width=axes.bar).encode(x=x, y=y),
+            base.mark_bar(color=BARS, width=alt.ExprRef(BAR)).encode(x=x, y=y),
             known.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, **ends),
             *(cap.encode(x=x, y=axes.y(end)) for end in ("lower", "upper")),
         ]
@@ -117,8 +173,8 @@ def stages_figure(axes: SizeAxes) -> Figure:
         blocks = base.mark_line(color=ACCENT, interpolate="step", strokeWidth=1.5)
     else:
         dots = base.mark_point(color=INK, size=45, strokeWidth=1.5)
-        steps = fitted.mark_tick(color=INK, thickness=2, size=axes.bar * 1.25)
-        blocks = base.mark_bar(color=BAND, width=axes.bar)
+        steps = fitted.mark_tick(color=INK, thickness=2, size=alt.ExprRef(f"{BAR} * 1.25"))
+        blocks = base.mark_bar(color=BAND, width=alt.ExprRef(BAR))
     noisy = dots.encode(x=x, y=axes.y("noisy"))
     others = [blocks.encode(x=x, y=axes.y("released")), steps.encode(x=x, y=axes.y("fitted"))]
     layers = [noisy, *others] if axes.many else [*others, noisy]
@@ -142,11 +198,11 @@ def changes_figure(axes: SizeAxes) -> Figure:
         ]
     else:
         stems = base.mark_rule(color=SOFT, strokeWidth=1.5)
-        ticks = fitted.mark_tick(color=INK, thickness=2, size=axes.bar * 1.25)
+        ticks = fitted.mark_tick(color=INK, thickness=2, size=alt.ExprRef(f"{BAR} * 1.25"))
         layers = [
             stems.encode(x=x, y=noisy, y2=alt.Y2(datum=0)),
             zero,
             ticks.encode(x=x, y=change),
             base.mark_point(color=INK, size=45, strokeWidth=1.5).encode(x=x, y=noisy),
         ]
-    return figure(layers)
+    return figure(layers, parameters=axes.parameters)

@@ -1,12 +1,12 @@
 """What the report reads: public-safe tables of the run's store, and nothing else.
 
-Sums over all regions are DuckDB's; numbers of single regions are read for as many whole levels,
-from the root down, as a page can hold.
+Sums over all regions, and over the sizes of a range, are DuckDB's; numbers of single regions are
+read for as many whole levels, from the root down, as a page can hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgsr_core.margins import MARGINS, MARGINS_BY_LEVEL
+from pgsr_core.postprocessing.protocol import Query
 from tasks.publication.facts import BundleFacts
+from tasks.publication.report.bins import Range, size_bins
 from tasks.storage.tables import LAYOUTS, MATRIX
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ MOST_CELLS = 5_000_000
 """Regions × sizes that a page holds: more would make a file that no browser likes to open."""
 MOST_REGIONS = 100_000
 """Regions whose names a page holds, for the same reason."""
-FITTED = "isotonic"
+MEASURED, FITTED = "measurements", "isotonic"
+_BINS = "(SELECT unnest($firsts) AS first, unnest($lasts) AS last) AS b"
+_IN_BIN = "t.size BETWEEN b.first AND b.last"
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,10 @@ class LevelSizes:
     Attributes:
         level: from 1, the root's.
         regions: how many it has.
-        counts: groups of each size in all of them.
+        counts: groups of each size, or range of sizes, in all of them.
         groups: in all, together with the regions that end above the level.
         half_widths: the typical margins of error of one region, for each of HALF_WIDTHS and by
-            size; None where the release states none.
+            size, of a range the widest of its sizes; None where the release states none.
     """
 
     level: int
@@ -52,6 +56,9 @@ class LevelSizes:
 class ReportTables:
     """The numbers of a report.
 
+    Where sizes are shown in ranges (see bins.py), a column is a range: of counts it holds the
+    sum; of measurements of "at least k" the one of the range's first size.
+
     Attributes:
         ids: of the regions that the page holds, level by level.
         names: theirs; None where a region has none.
@@ -62,7 +69,7 @@ class ReportTables:
         measured: the noisy measurements (regions × measured sizes).
         fitted: after the local isotonic fix; None where the mechanism has no such step.
         bounds: the margins of error of every count, for each of BOUNDS; None where the release
-            states none.
+            states none, and where sizes are shown in ranges, whose sums have other margins.
         levels: every level, also those whose regions the page does not hold.
     """
 
@@ -91,7 +98,7 @@ def read_report_tables(
     connection: duckdb.DuckDBPyConnection, facts: BundleFacts, *, most_cells: int = MOST_CELLS
 ) -> ReportTables:
     """Read what a report shows from a store whose tables are complete."""
-    regions = _regions_to_hold(facts, most_cells)
+    regions = regions_to_hold(facts, most_cells)
     rows = connection.execute(
         """
         SELECT r.region, nullif(r."name", r.region), coalesce(p.region_index, -1), r."level",
@@ -108,24 +115,55 @@ def read_report_tables(
         parents=np.array(parents, dtype=np.int64),
         region_levels=np.array(levels, dtype=np.int64),
         public_groups=groups,
-        released=_matrices(connection, "group_sizes", regions)[0],
-        measured=_matrices(connection, "measurements", regions)[0],
+        released=_numbers(connection, "group_sizes", regions, facts),
+        measured=_numbers(connection, MEASURED, regions, facts),
         # A store may hold the table of a mechanism that was tried before.
-        fitted=_matrices(connection, FITTED, regions)[0] if FITTED in facts.certificates else None,
-        bounds=_matrices(connection, MARGINS, regions) if facts.states_margins else None,
+        fitted=_numbers(connection, FITTED, regions, facts)
+        if FITTED in facts.certificates
+        else None,
+        bounds=_matrices(connection, MARGINS, regions)
+        if facts.states_margins and size_bins(facts.sizes) is None
+        else None,
         levels=_read_levels(connection, facts),
     )
 
 
-def _regions_to_hold(facts: BundleFacts, most_cells: int) -> int:
+def regions_to_hold(facts: BundleFacts, most_cells: int = MOST_CELLS) -> int:
     """Whole levels, the root always: regions are numbered level by level."""
+    columns = len(size_bins(facts.sizes) or facts.sizes)
     held = 0
     for level in facts.levels:
         regions = held + level.regions
-        if held and (regions > MOST_REGIONS or regions * len(facts.sizes) > most_cells):
+        if held and (regions > MOST_REGIONS or regions * columns > most_cells):
             break
         held = regions
     return held
+
+
+def _numbers(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: int, facts: BundleFacts
+) -> Int:
+    """The first rows of a plain table, a column for each size or range of sizes."""
+    bins = size_bins(facts.sizes)
+    if bins is None:
+        single: Int = _matrices(connection, table, rows)[0]
+        return single
+    picked = table in {MEASURED, FITTED} and facts.query == Query.CUMULATIVE
+    found = connection.execute(
+        f"""
+        SELECT CAST(sum(t.value) AS BIGINT) AS value
+        FROM {table} AS t JOIN {_BINS} ON {"t.size = b.first" if picked else _IN_BIN}
+        WHERE t.region_index < $rows
+        GROUP BY t.region_index, b.first ORDER BY t.region_index, b.first
+        """,  # noqa: S608 (all parts are constants)
+        {"rows": rows, **_bounds_of(bins)},
+    ).fetchnumpy()
+    numbers: Int = np.asarray(found["value"], np.int64).reshape(rows, -1)
+    return numbers
+
+
+def _bounds_of(bins: Sequence[Range]) -> dict[str, list[int]]:
+    return {"firsts": [first for first, _ in bins], "lasts": [last for _, last in bins]}
 
 
 def _matrices(connection: duckdb.DuckDBPyConnection, table: str, rows: int) -> Int:
@@ -145,9 +183,11 @@ def _matrices(connection: duckdb.DuckDBPyConnection, table: str, rows: int) -> I
 def _read_levels(
     connection: duckdb.DuckDBPyConnection, facts: BundleFacts
 ) -> tuple[LevelSizes, ...]:
+    bins = size_bins(facts.sizes)
+    column, join = ("t.size", "") if bins is None else ("b.first", f"JOIN {_BINS} ON {_IN_BIN}")
     rows = connection.execute(
-        """
-        SELECT r."level", t.size, CAST(sum(t.value) AS BIGINT),
+        f"""
+        SELECT r."level", {column}, CAST(sum(t.value) AS BIGINT),
                CAST(coalesce(sum(t.value) FILTER (NOT r.has_children), 0) AS BIGINT)
         FROM group_sizes AS t
         JOIN (
@@ -155,17 +195,17 @@ def _read_levels(
                    region IN (SELECT parent FROM regions WHERE parent IS NOT NULL) AS has_children
             FROM regions
         ) AS r USING (region_index)
-        GROUP BY r."level", t.size ORDER BY r."level", t.size
-        """
+        {join}
+        GROUP BY r."level", {column} ORDER BY r."level", {column}
+        """,  # noqa: S608 (all parts are constants)
+        {} if bins is None else _bounds_of(bins),
     ).fetchall()
     here: Mapping[int, list[int]] = {level.level: [] for level in facts.levels}
     in_leaves = {level.level: 0 for level in facts.levels}
     for level, _, count, leaves in rows:
         here[level].append(count)
         in_leaves[level] += leaves
-    margins = None
-    if facts.states_margins:
-        margins = _matrices(connection, MARGINS_BY_LEVEL, len(facts.levels))
+    margins = _half_widths(connection, facts)
     found = []
     ended_above = 0
     for index, level in enumerate(facts.levels):
@@ -175,3 +215,16 @@ def _read_levels(
         found.append(LevelSizes(level.level, level.regions, counts, groups, half_widths))
         ended_above += in_leaves[level.level]
     return tuple(found)
+
+
+def _half_widths(connection: duckdb.DuckDBPyConnection, facts: BundleFacts) -> Int | None:
+    """Half-widths × levels × sizes, or ranges of sizes: of these the widest."""
+    if not facts.states_margins:
+        return None
+    widths = _matrices(connection, MARGINS_BY_LEVEL, len(facts.levels))
+    bins = size_bins(facts.sizes)
+    if bins is None:
+        return widths
+    starts = [first - facts.smallest_size for first, _ in bins]
+    widest: Int = np.maximum.reduceat(widths, starts, axis=2)
+    return widest

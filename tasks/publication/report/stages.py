@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pgsr_core.documents.words import in_words
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.postprocessing.steps import cumulative_from_counts
 from tasks.pages.charts import Row
 from tasks.publication.facts import BundleFacts
-from tasks.publication.report.figures import SizeAxes, changes_figure, stages_figure
+from tasks.publication.report.bins import Range, bin_label, size_bins
+from tasks.publication.report.charts import Chart
+from tasks.publication.report.figures import SizeAxes
 from tasks.publication.report.levels import MOST_ROWS, size_label
+from tasks.publication.report.outline import Canvas
 from tasks.publication.report.reading import Int, ReportTables
-from tasks.publication.statement import in_words
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _NEAREST_COUNTS = (
     "Make the tree add up",
@@ -59,8 +66,8 @@ class Example:
     id: str
     title: str
     why: str
-    stages: str
-    changes: str
+    stages: Markup
+    changes: Markup
     rows: tuple[Row, ...]
 
 
@@ -83,16 +90,19 @@ def measured_words(facts: BundleFacts) -> str:
     return "the number of groups of each size"
 
 
-def stage_axes(facts: BundleFacts) -> tuple[SizeAxes, SizeAxes]:
-    """The axes of the picture of the stages, and of the one of what they changed."""
+def stage_charts(facts: BundleFacts) -> tuple[Chart, Chart]:
+    """The picture of the stages, and the one of what they changed."""
     cumulative = facts.query == Query.CUMULATIVE
     size = "Size k of the group" if cumulative else "Size of the group"
     counted = "Groups of size at least k" if cumulative else "Groups"
     sizes = facts.measured_sizes
-    return SizeAxes(sizes, size, counted), SizeAxes(sizes, size, "Difference from released")
+    return (
+        Chart("stages", SizeAxes(sizes, size, counted)),
+        Chart("changes", SizeAxes(sizes, size, "Difference from released")),
+    )
 
 
-def example_of(facts: BundleFacts, tables: ReportTables) -> Example:
+def example_of(facts: BundleFacts, tables: ReportTables, canvas: Canvas) -> Example:
     """Take a region of the lowest level through the stages."""
     measured, released = tables.measured, as_measured(facts, tables.released)
     lowest = np.flatnonzero(tables.region_levels == tables.held_levels)
@@ -100,13 +110,13 @@ def example_of(facts: BundleFacts, tables: ReportTables) -> Example:
     moved = np.abs(measured[lowest] - released[lowest]).sum(axis=1)
     region = int(lowest[moved.argmax()])
     rows = stage_rows(facts, tables, region)
-    stages, changes = stage_axes(facts)
+    stages, changes = stage_charts(facts)
     return Example(
         id=tables.ids[region],
         title=tables.title(region),
         why="the region of its level in which the steps moved the numbers most",
-        stages=stages_figure(stages).svg(rows),
-        changes=changes_figure(changes).svg(rows),
+        stages=canvas.place(stages, rows),
+        changes=canvas.place(changes, rows),
         rows=tuple(rows[:MOST_ROWS]),
     )
 
@@ -114,28 +124,40 @@ def example_of(facts: BundleFacts, tables: ReportTables) -> Example:
 def as_measured(facts: BundleFacts, counts: Int) -> Int:
     """Released counts in the form in which they were measured."""
     if facts.query == Query.CUMULATIVE:
-        return cumulative_from_counts(counts, largest_size=facts.largest_size)
+        # A size 0 is counted, and not measured; it is never part of a range.
+        measured = counts.shape[1] - (facts.smallest_size == 0)
+        return cumulative_from_counts(counts, largest_size=measured)
     return counts
 
 
 def stage_rows(facts: BundleFacts, tables: ReportTables, region: int) -> list[Row]:
-    """One region through the stages, a row for each measured size."""
+    """One region through the stages, a row for each measured size or range of sizes."""
     one = slice(region, region + 1)
     released = as_measured(facts, tables.released[one])[0].tolist()
     noisy = tables.measured[region].tolist()
     fitted = [None] * len(noisy) if tables.fitted is None else tables.fitted[region].tolist()
-    cumulative = facts.query == Query.CUMULATIVE
     return [
         {
-            "size": size,
-            "label": f"≥ {size:,}" if cumulative else size_label(size, facts),
+            "size": first,
+            "label": _stage_label(first, last, facts),
             "noisy": before,
             "fitted": between,
             "released": after,
             "noisy_change": before - after,
             "fitted_change": None if between is None else between - after,
         }
-        for size, before, between, after in zip(
-            facts.measured_sizes, noisy, fitted, released, strict=True
+        for (first, last), before, between, after in zip(
+            _measured_ranges(facts), noisy, fitted, released, strict=True
         )
     ]
+
+
+def _measured_ranges(facts: BundleFacts) -> list[Range]:
+    bins = size_bins(facts.measured_sizes)
+    return [(size, size) for size in facts.measured_sizes] if bins is None else list(bins)
+
+
+def _stage_label(first: int, last: int, facts: BundleFacts) -> str:
+    if facts.query == Query.CUMULATIVE:
+        return f"≥ {first:,}"
+    return size_label(last, facts) if first == last else bin_label((first, last))

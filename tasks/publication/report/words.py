@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pgsr_core.sensitivity import Neighbours
-from tasks.publication.facts import BundleFacts
-from tasks.publication.statement import (
+from pgsr_core.documents.words import (
     NEIGHBOURS_IN_WORDS,
     PROVISO,
     in_words,
     privacy_factor,
     sensitivity_formula,
 )
+from pgsr_core.sensitivity import Neighbours
+from tasks.publication.facts import BundleFacts
 
 
 def plain_words(facts: BundleFacts) -> tuple[str, ...]:

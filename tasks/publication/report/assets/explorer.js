@@ -83,12 +83,16 @@
 
   const last = sizes[1];
   const sizeLabel = (size) => (size === last ? `${number.format(size)}+` : number.format(size));
+  // Very many sizes are put into ranges; elsewhere each is a range by itself.
+  const rangeAt = (k) => release.bins?.[k] ?? [sizes[0] + k, sizes[0] + k];
+  const rangeLabel = ([from, to]) =>
+    (from === to ? sizeLabel(from) : `${number.format(from)}–${number.format(to)}`);
 
   function sizeRows(numbers) {
     const total = numbers.released.reduce((sum, value) => sum + value, 0);
     return numbers.released.map((value, k) => ({
-      size: sizes[0] + k,
-      label: sizeLabel(sizes[0] + k),
+      size: rangeAt(k)[0],
+      label: rangeLabel(rangeAt(k)),
       count: value,
       share: total ? value / total : null,
       lower: numbers.lower_90?.[k] ?? null,
@@ -100,16 +104,18 @@
 
   function stageRows(numbers) {
     let above = 0;
-    const released = numbers.released.slice(measured[0] - sizes[0]);
+    const skipped = measured[0] - sizes[0]; // size 0, which may not be measured
+    const released = numbers.released.slice(skipped);
     if (release.cumulative) {
       for (let k = released.length - 1; k >= 0; k -= 1) released[k] = above += released[k];
     }
     return released.map((value, k) => {
-      const size = measured[0] + k;
+      const range = rangeAt(skipped + k);
+      const [size] = range;
       const fitted = numbers.fitted?.[k] ?? null;
       return {
         size,
-        label: release.cumulative ? `≥ ${number.format(size)}` : sizeLabel(size),
+        label: release.cumulative ? `≥ ${number.format(size)}` : rangeLabel(range),
         noisy: numbers.measured[k],
         fitted,
         released: value,
@@ -124,7 +130,7 @@
     const found = [];
     for (const row of rows) {
       const run = found.at(-1);
-      if (run && isPlain(row) && isPlain(run[0])) run.push(row);
+      if (run && !release.bins && isPlain(row) && isPlain(run[0])) run.push(row);
       else found.push([row]);
     }
     return found.flatMap((run) => (run.length < SHORTEST_RUN ? run.map((row) => [row]) : [run]));

@@ -1,26 +1,32 @@
-"""The privacy statement: what is promised, in words and in numbers, from facts alone."""
+"""The privacy statement in words: every sentence follows from the numbers that are stated.
+
+A sentence is never edited here once releases were published with it: a verifier derives the
+words of a bundle again and compares them. Other words are another wording, see wordings.py.
+"""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
+from pgsr_core.documents.stated import SIMULATION_NOTICE, Stated
 from pgsr_core.postprocessing.protocol import Query
 from pgsr_core.sensitivity import Neighbours
-from tasks.publication.facts import SIMULATION_NOTICE, BundleFacts
 
 NEIGHBOURS_IN_WORDS = {
     Neighbours.ADD_REMOVE: "one of them is the other with one record added or removed",
     Neighbours.REPLACE: "one of them is the other with one record replaced by another",
 }
 # By the name that the ledger keeps; nothing right of the barrier may import a sampler.
-SAMPLERS_IN_WORDS = {
+PRIVATE_SAMPLERS = {
     "opendp": "the discrete Laplace sampler of the OpenDP library, exact on integers, with "
     "randomness from the operating system",
     "fast-exact": "pgsr's compiled form of the discrete Laplace sampler of Canonne, Kamath and "
     "Steinke (2020), exact on integers, with randomness from AES-256 in counter mode under keys "
     "from the operating system",
+}
+SAMPLERS_IN_WORDS = {
+    **PRIVATE_SAMPLERS,
     "seeded-simulation": "a seeded generator, which gives no privacy",
 }
 PROVISO = (
@@ -28,11 +34,6 @@ PROVISO = (
     "data is not protected by it; the measurements alone are ε-differentially private without "
     "that proviso."
 )
-
-
-def exact_and_decimal(value: Fraction) -> dict[str, Any]:
-    """Give a fraction as p/q for the exact reader and as a number for the rest."""
-    return {"exact": str(value), "decimal": float(value)}
 
 
 def in_words(value: Fraction) -> str:
@@ -44,7 +45,7 @@ def in_words(value: Fraction) -> str:
     return f"{value} ({about}{decimal})"
 
 
-def sensitivity_formula(facts: BundleFacts) -> str:
+def sensitivity_formula(facts: Stated) -> str:
     """Say where the sensitivity comes from."""
     factor = "" if facts.neighbours == Neighbours.ADD_REMOVE else "2 · "
     if facts.query == Query.COUNTS:
@@ -53,7 +54,7 @@ def sensitivity_formula(facts: BundleFacts) -> str:
     return f"{factor}min(Z, N) = {factor}min({contribution}, {size}) = {facts.sensitivity}"
 
 
-def invariants(facts: BundleFacts) -> tuple[str, ...]:
+def invariants(facts: Stated) -> tuple[str, ...]:
     """List what is public or kept exactly, and therefore not protected."""
     tree = "the region tree"
     sizes = (
@@ -74,7 +75,7 @@ def invariants(facts: BundleFacts) -> tuple[str, ...]:
     )
 
 
-def assumptions(facts: BundleFacts) -> tuple[str, ...]:
+def assumptions(facts: Stated) -> tuple[str, ...]:
     """List what the guarantee takes for granted about the data."""
     found = (
         "The number of groups in all is the same in both of two neighbours (see the proviso)."
@@ -91,7 +92,7 @@ def assumptions(facts: BundleFacts) -> tuple[str, ...]:
     )
 
 
-def not_protected(facts: BundleFacts) -> tuple[str, ...]:
+def not_protected(facts: Stated) -> tuple[str, ...]:
     """List what the guarantee does not cover."""
     groups = (
         "The number of groups in all, G, which was taken from the data."
@@ -101,7 +102,45 @@ def not_protected(facts: BundleFacts) -> tuple[str, ...]:
     return (groups, "Timing: when a run started, how long it took and when it was published.")
 
 
-def paragraphs(facts: BundleFacts) -> tuple[str, ...]:
+def assumptions_on_inputs(facts: Stated) -> tuple[str, ...]:
+    """List the same since the second wording: what an input is, and what stops a run."""
+    if facts.units_from_data:
+        regions = (
+            "Each group lies in exactly one region without further division, which is the same "
+            "in both of two neighbours: records of one group that name different regions are not "
+            "an input."
+        )
+        groups = (
+            "The number of groups in all is the same in both of two neighbours (see the proviso)."
+        )
+    else:
+        regions = (
+            "Each record names a group of the public table of units, and the region without "
+            "further division in which that table has it."
+        )
+        groups = "The public table of units was made without looking at the records."
+    return (
+        "An input is a table of records that keeps these rules; no records at all are one. "
+        "Neighbours are taken among inputs.",
+        "Each record belongs to one unit of privacy, which has no other record; it adds a whole "
+        f"number from 0 to Z = {facts.largest_contribution} to the size of exactly one group.",
+        regions,
+        groups,
+        "A table that is not an input, or that is too large for the machine, stops a run before "
+        "anything is measured. Whether, when and how often a run stopped depends on the data, "
+        "and is outside the guarantee.",
+    )
+
+
+def not_protected_with_stops(facts: Stated) -> tuple[str, ...]:
+    """List the same since the second wording."""
+    return (
+        *not_protected(facts),
+        "Runs that stopped on their input: whether, when and how often they did.",
+    )
+
+
+def paragraphs(facts: Stated) -> tuple[str, ...]:
     """Write the statement in plain words."""
     said = [
         _promise(facts),
@@ -130,7 +169,7 @@ def paragraphs(facts: BundleFacts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _promise(facts: BundleFacts) -> str:
+def _promise(facts: Stated) -> str:
     proviso = ", with a proviso given below" if facts.units_from_data else ""
     return (
         f"This release is ε-differentially private with ε = {in_words(facts.epsilon)}{proviso}. "
@@ -140,7 +179,7 @@ def _promise(facts: BundleFacts) -> str:
     )
 
 
-def privacy_factor(facts: BundleFacts) -> str:
+def privacy_factor(facts: Stated) -> str:
     """Write exp(ε): how many times as likely an outcome may be under one of two neighbours."""
     try:
         return f"{math.exp(facts.epsilon):.4g}"
@@ -148,7 +187,7 @@ def privacy_factor(facts: BundleFacts) -> str:
         return "more than 1e+308"
 
 
-def _spend(facts: BundleFacts) -> str:
+def _spend(facts: Stated) -> str:
     included = "a simulation is not charged" if facts.simulation else "this release included"
     origin = facts.lineage.reposted_from
     if origin is not None and not facts.simulation:
@@ -163,14 +202,14 @@ def _spend(facts: BundleFacts) -> str:
     )
 
 
-def _unit(facts: BundleFacts) -> str:
+def _unit(facts: Stated) -> str:
     return (
         f"The unit of privacy is: {facts.unit_of_privacy}. Each has one record, which adds at "
         f"most {facts.largest_contribution} to the size of exactly one group."
     )
 
 
-def _mechanism(facts: BundleFacts) -> str:
+def _mechanism(facts: Stated) -> str:
     if facts.query == Query.CUMULATIVE:
         what = f"the number of groups of size at least k, for k = 1 to {facts.largest_size},"
     else:
@@ -185,12 +224,12 @@ def _mechanism(facts: BundleFacts) -> str:
     )
 
 
-def _sampler(facts: BundleFacts) -> str:
+def _sampler(facts: Stated) -> str:
     words = SAMPLERS_IN_WORDS.get(facts.sampler)
     return f"The noise was drawn by the sampler {facts.sampler}" + (f": {words}." if words else ".")
 
 
-def _split(facts: BundleFacts) -> str:
+def _split(facts: Stated) -> str:
     shares = "; ".join(
         f"level {level.level}: ε = {in_words(level.epsilon)}, scale {in_words(level.scale)}"
         for level in facts.levels
@@ -201,7 +240,7 @@ def _split(facts: BundleFacts) -> str:
     )
 
 
-def _post_processing(facts: BundleFacts) -> str:
+def _post_processing(facts: Stated) -> str:
     if facts.keeps_region_totals and not facts.units_from_data:
         total = "in every region to the region's public number of groups"
     else:
@@ -211,65 +250,3 @@ def _post_processing(facts: BundleFacts) -> str:
         f"(mechanism {facts.mechanism}, {facts.notation}), which reveals nothing further. They "
         f"are whole and non-negative, add up along the region tree, and add up {total}."
     )
-
-
-def _lineage(facts: BundleFacts) -> dict[str, Any]:
-    free = facts.simulation or facts.lineage.reposted_from is not None
-    added = Fraction(0) if free else facts.epsilon
-    return {**facts.lineage.to_json(), "additional_epsilon": exact_and_decimal(added)}
-
-
-def privacy_document(facts: BundleFacts) -> dict[str, Any]:
-    """Return privacy.json: the statement in words, then the same in fields."""
-    return {
-        "product": facts.product,
-        "release": facts.release,
-        "published_on": facts.published_on.isoformat(),
-        "statement": list(paragraphs(facts)),
-        "definition": "pure ε-differential privacy",
-        "population": facts.population,
-        "unit_of_privacy": facts.unit_of_privacy,
-        "neighbours": str(facts.neighbours),
-        "neighbours_in_words": f"Two inputs are neighbours if "
-        f"{NEIGHBOURS_IN_WORDS[facts.neighbours]}.",
-        "epsilon": exact_and_decimal(facts.epsilon),
-        "levels": [
-            {
-                "level": level.level,
-                "regions": level.regions,
-                "cells": level.cells,
-                "epsilon": exact_and_decimal(level.epsilon),
-                "scale": exact_and_decimal(level.scale),
-                "expected_absolute_noise": level.expected_absolute_noise,
-            }
-            for level in facts.levels
-        ],
-        "mechanism": {
-            "name": facts.mechanism,
-            "notation": facts.notation,
-            "query": str(facts.query),
-            "noise": "double-geometric: P(X = v) = (1 - a)/(1 + a) * a^|v|, a = exp(-1/scale)",
-            "sampler": facts.sampler,
-        },
-        "sensitivity": {
-            "norm": "L1, one level of the region tree",
-            "value": facts.sensitivity,
-            "formula": sensitivity_formula(facts),
-            "largest_contribution": facts.largest_contribution,
-            "largest_size": facts.largest_size,
-        },
-        "sizes": {"smallest": facts.smallest_size, "largest": facts.largest_size},
-        "units": "from-data" if facts.units_from_data else "public-table",
-        "groups": facts.groups,
-        "keeps_region_totals": facts.keeps_region_totals,
-        "invariants": list(invariants(facts)),
-        "proviso": PROVISO if facts.units_from_data else None,
-        "budget": {
-            "population": facts.population,
-            "spent": exact_and_decimal(facts.spent_on_population),
-            "total": exact_and_decimal(facts.budget),
-        },
-        "lineage": _lineage(facts),
-        "assumptions": list(assumptions(facts)),
-        "not_protected": list(not_protected(facts)),
-    }

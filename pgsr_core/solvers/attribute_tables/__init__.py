@@ -1,0 +1,1 @@
+"""Counts over regions × attributes that add up in every direction: the numerical core."""
