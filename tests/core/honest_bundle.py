@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def make(
             "product": "household-sizes",
             "release": "2026-Q3",
             "published_on": date(2026, 10, 1),
-            "code_version": "0.1.0",
+            "code_version": version("pgsr"),
             "simulation": False,
             "population": "residents-2026",
             "unit_of_privacy": "person",
