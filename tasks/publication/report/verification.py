@@ -118,9 +118,9 @@ def _page(files: BundleFiles) -> str:
 
 
 def _in_another_form(files: BundleFiles, form: str | None) -> ReportOutcome:
-    """A page of another version cannot be derived; every page names its form since words do."""
+    """A page of another version cannot be derived; a bundle of this one has a page of this form."""
     made_by = read_facts(files).facts.code_version
-    if _says_its_wording(files) and (form is None or made_by == version("pgsr")):
+    if made_by == version("pgsr") and (form is not None or _says_its_wording(files)):
         raise _Different("its form is not the one of the version that the bundle names")
     known = _VERSION.fullmatch(made_by) is not None
     install = f"pgsr {made_by}" if known else "the version of pgsr that made the bundle"
